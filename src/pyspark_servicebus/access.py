@@ -1,9 +1,9 @@
 """How a process of Spark reaches the bus: an address, and a token for one path of it.
 
-Owns tokens and their renewal. On the driver they are signed with the key of the connection
-string; an executor gets the token and, when the connection string was given by reference, the
-reference, which it follows when the token runs out. The key itself never travels and is never
-shown. Made by the readers and writers, used by everything that opens a connection.
+Owns tokens and their renewal. On the driver they are signed with the key of the connection string;
+an executor gets the token and, when the connection string was given by reference, the reference,
+which it reads when the token expires. The key itself must never be sent or shown. Made by the
+readers and writers, used by everything that opens a connection.
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ from partibus.client.connection_string import ConnectionString
 from pyspark_servicebus.credentials import Credentials
 
 TOKEN_SECONDS: Final = 8 * 3600
-"""How long a token serves; it is renewed at half of that, where the key is known."""
+"""The lifetime of a token; it is renewed at half of that, where the key is known."""
 
 
 class Access:
-    """An address and a token for a path of the namespace; the empty path is all of it."""
+    """An address and a token for a path of the namespace; the empty path is the whole namespace."""
 
     def __init__(self, credentials: Credentials, path: str, patience_s: float) -> None:
         place = credentials.place()
@@ -27,10 +27,10 @@ class Access:
         self.host = place.host
         self.http_url = place.http_url
         self.where = dataclasses.replace(place, policy="", key="", token=None)
-        """The address alone, for connections over AMQP."""
+        """Only the address, for connections over AMQP."""
         self.ca = credentials.ca()
         self.patience_s = patience_s
-        """How long a bus that is away or busy is waited for."""
+        """How long to wait for a bus that is unreachable or busy."""
         self._reference = credentials.reference
         self._place: ConnectionString | None = place
         self._token = ""
@@ -38,7 +38,7 @@ class Access:
         self.token()
 
     def token(self) -> str:
-        """A token with time before it; of an executor without a reference, the one it has."""
+        """A token that is still valid; on an executor without a reference, the one it has."""
         if time.time() < self._renew_at:
             return self._token
         place = self._place

@@ -1,8 +1,8 @@
 """The bus as Spark's processes reach it: where its fragments are, and the bulk path to them.
 
 Owns the connections of one process to one entity: discovery over HTTP, and Flight clients by
-location. Used on the driver and in executors alike, each with an `Access` of its own; errors are
-in the words of the bus.
+location. Used on the driver and in executors alike, each with its own `Access`; errors have the
+text of the bus.
 """
 
 import http.client
@@ -22,15 +22,15 @@ from pyspark_servicebus.errors import UNREACHABLE, BulkError, flight_error
 
 HTTP_SECONDS_MAX: Final = 90.0
 QUESTION_SECONDS_MAX: Final = 10.0
-"""A question is answered out of memory: who takes longer stands still, or is gone."""
+"""A query is answered from memory: a slower worker hangs, or is gone."""
 CALL_SECONDS_MAX: Final = 30.0
-"""A change, a read or a write. A machine that is gone does not say so: what it owned has another
-owner within seconds, and whoever still waits has to ask there. All calls may be repeated."""
+"""A change, a read or a write. A lost machine does not report itself: its fragments have another
+owner within seconds, and waiting callers have to ask there. All calls may be repeated."""
 _QUESTIONS: Final = frozenset(
     ("status", "plan", "find", "filter.check", "claims", "cursors", "stage.writer")
 )
 PUTS_IN_FLIGHT: Final = 3
-"""Batches on their way before the first answer is waited for."""
+"""Batches sent before the first answer is awaited."""
 _PUT_SCHEMA: Final = pa.schema([("message", pa.binary())])
 
 Fields = dict[str, Any]
@@ -52,7 +52,7 @@ class Entity:
 
 
 def discover(access: Access, entity: str) -> Entity:
-    """Ask the bus where the fragments of an entity are."""
+    """Ask the bus for the locations of an entity's fragments."""
     url = urllib.parse.urlsplit(access.http_url)
     connection: http.client.HTTPConnection
     host = url.hostname or ""
@@ -98,7 +98,7 @@ def _entity(status: int, body: bytes, host: str) -> Entity:
 
 
 class Flight:
-    """Flight clients by location, with the token of the day."""
+    """Flight clients by location, with the current token."""
 
     def __init__(self, entity: str, access: Access) -> None:
         self._entity = entity
@@ -124,7 +124,7 @@ class Flight:
             yield batch
 
     def chunks(self, location: str, **ticket: object) -> Iterator[Chunk]:
-        """The same, with what the bus reports of each batch of a read that filters."""
+        """The same, with what the bus reports about each batch of a filtered read."""
         request = json.dumps({"entity": self._entity, **ticket}).encode()
         try:
             options = self._options(CALL_SECONDS_MAX)
@@ -138,9 +138,10 @@ class Flight:
     def put(
         self, location: str, batches: Iterable[list[bytes]], **fields: object
     ) -> Iterator[Fields]:
-        """Send messages; returns the outcome of each batch, in their order.
+        """Send messages; returns the outcome of each batch, in order.
 
-        A few batches are on their way before the first answer is waited for."""
+        A few batches are sent before the first answer is awaited.
+        """
         command = json.dumps({"entity": self._entity, **fields}).encode()
         descriptor = flight.FlightDescriptor.for_command(command)
         waiting: deque[int] = deque()
@@ -174,7 +175,7 @@ class Flight:
         return answer
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             client.close()
@@ -187,7 +188,7 @@ class Flight:
         return client
 
     def _error(self, location: str, error: Exception) -> BulkError:
-        """The error; a connection that broke is not used again."""
+        """The error; a broken connection is not used again."""
         reported = flight_error(error)
         if reported.condition == UNREACHABLE:
             self._clients.pop(location, None)

@@ -1,14 +1,14 @@
-"""Which options of a read go together, as far as they choose what is read.
+"""Which options that select messages may be combined in a read.
 
-Owns the complaints about `filter`, `sessionIds`, `entityPattern`, `pushdown`, ends and waits: each
-says what to do instead. Reads no value. Called by `options`.
+Owns the errors about `filter`, `sessionIds`, `entityPattern`, `pushdown`, ends and waits: each says
+what to do instead. Must never read a value. Called by `options`.
 """
 
 from pyspark_servicebus.given_options import Given
 
 
 def complain_of_choice(given: Given, mode: str, is_stream: bool) -> None:
-    """Everything that does not go together."""
+    """Report every invalid combination."""
     for name in ("filter", "sessionIds"):
         given.complain(
             mode == "claim" and given.text(name) is not None,

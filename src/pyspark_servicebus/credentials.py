@@ -1,7 +1,7 @@
 """Where the connection string of a read or write comes from.
 
-Owns the reference (`env:NAME`, `file:PATH`), which each process follows for itself, and the string
-that was given as it is. Neither is ever shown: a secret is in no `repr` and no error.
+Owns the reference (`env:NAME`, `file:PATH`), which each process reads itself, or the string itself.
+Neither is ever shown: a secret must never be in a `repr` or an error.
 """
 
 import os
@@ -18,7 +18,7 @@ from pyspark_servicebus.given_options import Given, OptionsError
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the connection string comes from; the string itself only when it was given as is."""
+    """Where the connection string comes from; the string itself only when it was given directly."""
 
     reference: str | None
     literal: str | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""The data source `servicebus`: what Spark asks for by that name.
+"""The data source `servicebus`, as Spark loads it by that name.
 
 Owns the choice of reader and writer by the options, and the check that Spark's workers run with
 the right interpreter. It keeps the options as Spark gave them and shows none of them.
@@ -31,13 +31,13 @@ class ServiceBusDataSource(DataSource):
         return f"ServiceBusDataSource({', '.join(sorted(self.options))})"
 
     def schema(self) -> StructType:
-        """The columns of a message, as far as they were asked for."""
+        """The requested columns of a message."""
         from pyspark_servicebus.schema import spark_schema
 
         return spark_schema(list(source_columns(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A read in one go."""
+        """A batch read."""
         require_arrow()
         from pyspark_servicebus.source.batch_reader import BatchReader, PushingBatchReader
 
@@ -49,7 +49,7 @@ class ServiceBusDataSource(DataSource):
         return PushingBatchReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A read that goes on."""
+        """A streaming read."""
         require_arrow()
         options = source_options(self.options, is_stream=True)
         if options.transport == "amqp":
@@ -65,14 +65,14 @@ class ServiceBusDataSource(DataSource):
         return CursorStream(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A write in one go; messages are appended, whatever the mode."""
+        """A batch write; messages are appended, whatever the mode."""
         require_arrow()
         from pyspark_servicebus.sink.writers import BatchWriter
 
         return BatchWriter(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """A write that goes on."""
+        """A streaming write."""
         require_arrow()
         from pyspark_servicebus.sink.writers import StreamWriter
 
@@ -80,7 +80,7 @@ class ServiceBusDataSource(DataSource):
 
 
 def require_arrow() -> None:
-    """Say what to do when Spark started its workers with another interpreter than the user's."""
+    """Report what to do when Spark started its workers with another interpreter than the user's."""
     if importlib.util.find_spec("pyarrow") is None:
         raise ImportError(
             f"Spark's workers run {sys.executable}, which has no pyarrow. Set PYSPARK_PYTHON to "

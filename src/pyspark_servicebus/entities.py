@@ -1,7 +1,7 @@
-"""The entities that a pattern means.
+"""The entities that match a pattern.
 
 Owns the option `entityPattern`: globs over the paths of queues and subscriptions, in any case, as
-the management API lists them. Asked once for each read, on the driver.
+the management API lists them. Called once for each read, on the driver.
 """
 
 import fnmatch
@@ -18,7 +18,7 @@ _UNAUTHORIZED: Final = 401
 
 
 def matching_entities(options: SourceOptions) -> list[str]:
-    """The paths that a pattern means, in order; a bus that is away is waited for."""
+    """The paths that match a pattern, in order; waits for an unreachable bus."""
     patience = Patience(options.patience_s)
     while True:
         try:
@@ -37,7 +37,7 @@ def matching_entities(options: SourceOptions) -> list[str]:
 
 
 def matches(patterns: tuple[str, ...], path: str) -> bool:
-    """Whether a path is meant by one of the patterns."""
+    """Whether a path matches one of the patterns."""
     lowered = path.lower()
     return any(fnmatch.fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
 

@@ -2,9 +2,9 @@
 
 Owns the exceptions that Spark's users see. Each is a PySparkException with the name of a condition
 and parameters, as Spark's own are; Spark passes an error of a task or of a stream on as text, from
-which `condition_of` reads the name again. Owns the patience with a bus that is unreachable or busy,
-too: what may work later is tried again with growing pauses until the time is up. No text here ever
-holds a token or a key.
+which `condition_of` reads the name again. Also owns the retries for a bus that is unreachable or
+busy: what may work later is tried again with growing pauses until the time is up. No text here may
+contain a token or a key.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ FIRST_PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 _ASKED_PAUSE: Final = re.compile(r"wait (\d+) seconds? and try again", re.IGNORECASE)
 CLAIM_BACK_S: Final = 10.0
-"""How long a claim may be gone for a task: one that lapsed while the bus was unreachable is taken
-back by the driver, as long as nobody has touched its messages."""
+"""How long a task waits for a missing claim: one that lapsed while the bus was unreachable is taken
+back by the driver, as long as nobody else has touched its messages."""
 
 
 _CONDITION: Final = re.compile(r"\[(SERVICEBUS_[A-Z_]+(?:\.[A-Z_]+)?)\]")
@@ -54,14 +54,14 @@ class ServiceBusError(PySparkException):
         """The text without the name of the condition."""
 
     def getSqlState(self) -> None:  # noqa: N802 - Spark's name
-        """None: Spark's table of conditions, where it looks, has its own alone."""
+        """None: Spark looks in its table of conditions, which has only its own."""
 
     def getBreakingChangeInfo(self) -> None:  # noqa: N802 - Spark's name
         """None, likewise."""
 
 
 def condition_of(error: BaseException) -> str | None:
-    """The condition of this data source that an error has, also when Spark has wrapped it."""
+    """The condition of this data source in an error, also when Spark has wrapped it."""
     if isinstance(error, ServiceBusError):
         return error.getCondition()
     match = _CONDITION.search(str(error))
@@ -87,7 +87,7 @@ class ClaimLost(BulkError):
 
 @dataclass(frozen=True, slots=True)
 class LossAdvice:
-    """What somebody can do about lost messages; whoever reads the source says it in its words."""
+    """What can be done about lost messages; each source provides its own text."""
 
     restart: str = "Begin with a new checkpoint"
     accept: str = "set failOnDataLoss=false to continue with what is there"
@@ -96,8 +96,9 @@ class LossAdvice:
 class DataLoss(ServiceBusError):
     """Messages that should have been read are gone.
 
-    `kind` is the second part of the condition's name, `what` a sentence, and `remedy` what would
-    help beside accepting the loss."""
+    `kind` is the second part of the condition's name, `what` a sentence, and `remedy` the
+    alternative to accepting the loss.
+    """
 
     def __init__(
         self, kind: str, what: str, remedy: str, advice: LossAdvice, **parameters: object
@@ -109,14 +110,14 @@ class DataLoss(ServiceBusError):
 
 
 class CheckpointError(ServiceBusError, ValueError):
-    """A checkpoint, or a note beside it, that this version or this query cannot use."""
+    """A checkpoint, or a file belonging to it, that this version or this query cannot use."""
 
     def __init__(self, kind: str, words: str, **parameters: object) -> None:
         super().__init__(f"SERVICEBUS_CHECKPOINT.{kind}", words, **parameters)
 
 
 class UnreadableMessage(ServiceBusError):
-    """A message that no row can be made of; which one, and what to do."""
+    """A message that cannot become a row; says which one, and what to do."""
 
     def __init__(self, entity: str, sequence_number: int, reason: str) -> None:
         fragment = sequence_number >> SEQUENCE_BITS
@@ -142,11 +143,11 @@ def reported_error(reported: dict[str, object]) -> BulkError:
 
 
 def flight_error(error: Exception) -> BulkError:
-    """What the bus said, taken out of what Flight made of it."""
+    """The error of the bus, extracted from Flight's."""
     text = str(error)
     reported: object = None
     if (start := text.find("{")) >= 0:
-        # Behind our own words Flight may have put its own, with braces too.
+        # Flight may have appended its own text, which may contain braces too.
         with contextlib.suppress(ValueError):
             reported, _ = json.JSONDecoder().raw_decode(text, start)
     if not isinstance(reported, dict) or "condition" not in reported:
@@ -156,7 +157,7 @@ def flight_error(error: Exception) -> BulkError:
 
 
 class Patience:
-    """Pauses between tries, longer and longer, until the time is up."""
+    """Pauses between attempts, longer and longer, until the time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -164,7 +165,7 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """Something worked: the time starts again."""
+        """An attempt succeeded: the time starts again."""
         self._deadline = time.monotonic() + self._seconds
         self._pause_s = FIRST_PAUSE_S
         self._lapsed_at = None
@@ -181,7 +182,8 @@ class Patience:
     def bear(self, error: BulkError) -> None:
         """Wait a little after an error, or raise it: it is final, or the time is up.
 
-        A busy bus may say how long to wait; it is not asked earlier."""
+        A busy bus may say how long to wait; then there is no earlier attempt.
+        """
         may_end = error.retryable or (isinstance(error, ClaimLost) and self._may_come_back())
         if not may_end or not self.wait(asked_pause_s(error.text)):
             raise error
@@ -194,6 +196,6 @@ class Patience:
 
 
 def asked_pause_s(text: str) -> float:
-    """The seconds that an error asks to be waited; 0 when it asks for none."""
+    """The seconds that an error asks to wait; 0 when it does not."""
     match = _ASKED_PAUSE.search(text)
     return float(match[1]) if match is not None else 0.0

@@ -1,4 +1,4 @@
-"""Options as they were given, read one by one, with the complaints about them.
+"""Options as given, read one by one, with the errors about them.
 
 Owns the kinds of values (words, switches, numbers, durations, sizes) and the one error that reports
 everything that is wrong at once. `options` says which options there are and which may be combined.
@@ -25,7 +25,7 @@ class OptionsError(ServiceBusError, ValueError):
 
 
 class Given:
-    """Options by name in any case, with the complaints about them."""
+    """Options by name in any case, with the errors about them."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}

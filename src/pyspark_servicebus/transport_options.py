@@ -1,8 +1,8 @@
-"""What goes with which transport.
+"""Which options each transport supports.
 
-Owns the complaints about options that one transport has and the other has not: `flight` is the bulk
-path of Partibus, `amqp` is what every Service Bus speaks. Each complaint names the option and
-says what to write instead. Called by `options` alone.
+Owns the errors about options that only one transport has: `flight` is the bulk path of Partibus,
+`amqp` is what every Service Bus supports. Each error names the option and says what to write
+instead. Called only by `options`.
 """
 
 from typing import Final
@@ -42,12 +42,12 @@ def given_transport(given: Given) -> str:
 
 
 def default_mode(transport: str, is_stream: bool) -> str:
-    """The mode of a read that names none."""
+    """The default mode of a read."""
     return _MODES[transport, is_stream][0]
 
 
 def check_source(given: Given, transport: str, mode: str, is_stream: bool) -> None:
-    """Complain about what the transport of a read does not have."""
+    """Report options that the transport of a read does not have."""
     allowed = _MODES[transport, is_stream]
     if mode not in allowed:
         is_for_streams = mode in _MODES[transport, True]
@@ -87,7 +87,7 @@ def _check_deferclaim(given: Given) -> None:
 
 
 def check_sink(given: Given, transport: str, deliver: str) -> None:
-    """Complain about what the transport of a write does not have."""
+    """Report options that the transport of a write does not have."""
     given.complain(
         transport == "amqp" and deliver == "staged",
         "deliver: staged needs transport=flight; over AMQP write dedup, with a queue that detects "

@@ -88,7 +88,7 @@ def test_a_worker_that_hangs_while_it_starts_is_replaced(tmp_path: Path) -> None
         os.kill(second, signal.SIGSTOP)
         server.wait_worker(VICTIM, offset)
         assert not is_alive(second)
-        hung = f"worker {VICTIM} (process {second}) has not got on for 12 s while it was starting"
+        hung = f"worker {VICTIM} (process {second}) has made no progress for 12 s while starting"
         assert hung in server.log_text(offset)
         asyncio.run(every_client_gets_through(server))
         assert server.stop() == 0

@@ -1,9 +1,9 @@
 """Connections: bytes in, events out; events' answers in, bytes out [2.4].
 
-Owns open and close, the table of channels, the way of a frame to its session, and what
-waits to be written; `Handshake` goes before it. Must never do I/O, read a clock, or raise
-on anything a peer sent: a broken rule becomes a close, end or detach, of the smallest
-scope that will do, and an event. Driven by the listener and by the client alike.
+Owns open and close, the table of channels, the routing of frames to sessions, and what waits to be
+written; `Handshake` comes before it. Must never do I/O, read a clock, or raise on anything a peer
+sent: a violated rule becomes a close, end or detach, of the smallest sufficient scope, and an
+event. Driven by the listener and by the client alike.
 """
 
 from collections.abc import Mapping
@@ -101,9 +101,9 @@ class Connection:
         self.settings = settings
         self.initiator = initiator
         self.remote_open: OpenFrame | None = None
-        # Nothing will be read any more; the socket may be shut once the output is flushed.
+        # Nothing will be read any more; the socket may be closed once the output is flushed.
         self.closed = False
-        # We have said our last word.
+        # We have sent our close.
         self.closing = False
         # Our channel -> session; ended sessions stay until the peer has ended them too.
         self.sessions: dict[int, Session] = {}
@@ -111,7 +111,7 @@ class Connection:
         # (name, are we its sender) -> link, of all sessions [2.6.1].
         self.link_names: dict[tuple[str, bool], Link] = {}
         self.unfinished = Unfinished()
-        # What sessions offer the peer; the owner may set another.
+        # What sessions offer the peer; the owner may change it.
         self.incoming_window = settings.incoming_window
         self.transfer_tails: dict[bytes, TransferTail] = {}
         self.disposition_tails: dict[bytes, DispositionTail] = {}
@@ -173,7 +173,7 @@ class Connection:
         self._handshake.start_amqp()
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Say our last word; `closed` follows when the peer has answered."""
+        """Send our close; `closed` follows when the peer has answered."""
         if self.closing:
             return
         for session in self.dirty_sessions:
@@ -197,7 +197,7 @@ class Connection:
         self._handshake.start_sasl("ANONYMOUS", b"")
 
     def sasl_outcome(self, ok: bool) -> list[Event]:
-        """Judge the peer's init; returns what the peer had already sent after it."""
+        """Answer the peer's init; returns what the peer had already sent after it."""
         events: list[Event] = []
         if self._handshake.stage != STAGE_VERDICT:
             return events
@@ -212,7 +212,7 @@ class Connection:
     # --- time ---------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> list[Event]:
-        """Do what is due: an empty frame to a peer that waits, or give up a silent one."""
+        """Do what is due: send an empty frame to a waiting peer, or give up a silent one."""
         events: list[Event] = []
         if self.closed:
             return events
@@ -243,13 +243,13 @@ class Connection:
 
     @property
     def unfinished_bytes(self) -> int:
-        """What it holds of frames and messages that have not come to their end."""
+        """The bytes of incomplete frames and messages."""
         return self.unfinished.bytes_held + self._input.have
 
     # --- input --------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now_ms: int) -> list[Event]:
-        """Take bytes from the peer; returns what they mean."""
+        """Handle bytes from the peer; returns the events."""
         events: list[Event] = []
         self._idle.heard(now_ms)
         if self.closed:
@@ -260,10 +260,10 @@ class Connection:
         return events
 
     def _complete(self, data: bytes, events: list[Event]) -> int:
-        """Finish the frame that had begun; returns the offset of what came behind it."""
+        """Complete a partial frame; returns the offset of what follows it."""
         waiting = self._input
         at = 0
-        # The size of a frame may have been all that was missing.
+        # Only the size of the frame may have been missing.
         while waiting.need and at < len(data):
             at = waiting.fill(data, at)
             if waiting.have >= waiting.need:
@@ -293,8 +293,8 @@ class Connection:
         self._input.keep(buf, at, need)
 
     def _parse_frames(self, buf: bytes, at: int, events: list[Event]) -> tuple[int, int]:
-        """Take whole frames of one layer; returns the offset reached, and the bytes that
-        the next frame needs, or -1 when the stage has changed."""
+        """Parse whole frames of one layer; returns the offset reached, and the bytes that the next
+        frame needs, or -1 when the stage has changed."""
         handshake = self._handshake
         stage = handshake.stage
         kind_expected = FRAME_AMQP if stage == STAGE_AMQP else FRAME_SASL
@@ -358,7 +358,7 @@ class Connection:
         end: int,
         events: list[Event],
     ) -> None:
-        """Everything but messages: rare, and read field by field."""
+        """Everything except messages: rare, and read field by field."""
         if code == CLOSE:
             self._take_close(decode_ending(FieldReader(buf, at, end)), events)
         elif self.closing:
@@ -457,22 +457,22 @@ class Connection:
         events.append(CloseReceived(error))
 
     def _fail(self, error: AmqpError, events: list[Event]) -> None:
-        """Close for an error of the peer; its own close is not waited for."""
+        """Close because of a peer's error, without waiting for its close."""
         if self._handshake.stage == STAGE_AMQP:
             self.close(error)
         self._stop()
         events.append(ConnectionFailed(error))
 
     def _shut(self) -> None:
-        """We have said our last word: no session or link is usable any more."""
+        """We have sent our close: no session or link is usable any more."""
         self.closing = True
         for session in self.sessions.values():
             session.abandon()
 
     def lost(self) -> list[bytes | memoryview]:
-        """The socket is gone: let go of everything at once, since what is left of the objects
-        refers to each other and may lie about for long. What unfinished messages held is given
-        to the caller: there may be so much of it that freeing takes long."""
+        """The socket is gone: release everything at once, since the remaining objects refer to each
+        other and may stay in memory for long. The memory of unfinished messages is returned to the
+        caller: there may be so much that freeing it takes long."""
         held = self.unfinished.take()
         self._stop()
         self._input.take()

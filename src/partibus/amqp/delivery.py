@@ -1,8 +1,8 @@
 """Deliveries that we sent, and the states that settle a delivery [3.4, 4.5].
 
-Owns the encoded outcomes that we write, the small classes that a peer's states decode to,
-and `Delivery`. Must never decide what an outcome means for a message: that is the owner's
-part. Used by links, dispositions and whoever settles.
+Owns the encoded outcomes that we write, the small classes that a peer's states decode to, and
+`Delivery`. Must never decide what an outcome means for a message: the owner does. Used by links,
+dispositions and code that settles.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ _CODES: Final = {
 
 
 class Delivery:
-    """One message on its way out. `delivery_id` is -1 until its first frame was written."""
+    """One outgoing message. `delivery_id` is -1 until its first frame was written."""
 
     __slots__ = ("context", "delivery_id", "link", "message_format", "settled", "tag")
 
@@ -103,7 +103,7 @@ def transactional_state(txn_id: bytes, outcome: bytes | None = None) -> bytes:
 
 
 class DeliveryState:
-    """What a peer says about a delivery."""
+    """What a peer reports about a delivery."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Dispositions: what becomes of deliveries, in ranges [2.7.6].
+"""Dispositions: the outcomes of deliveries, in ranges [2.7.6].
 
-Owns the reading and writing of disposition frames, and the gathering of settlements into
-as few of them as can be. Must never know the deliveries themselves: sessions do. Hot: as
-with transfers, the part that repeats (settled, state) is decoded once per connection.
+Owns the reading and writing of disposition frames, and the gathering of settlements into as few of
+them as possible. Must never know the deliveries themselves: sessions do. Hot: as with transfers,
+the repeated part (settled, state) is decoded once per connection.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Errors as they travel in AMQP [2.8.14], and how the engine signals a broken rule.
+"""Errors as sent in AMQP [2.8.14], and how the engine signals a violated rule.
 
 Owns `AmqpError`, the value that close, end, detach and rejected carry, and the exceptions
 that say how much of a connection a peer's mistake costs: a link, a session, or all of it.
@@ -96,7 +96,7 @@ def string_keyed(value: object) -> dict[str, object]:
 
 
 class ProtocolError(Exception):
-    """The peer broke a rule that costs it the connection."""
+    """The peer violated a rule; the connection ends."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -104,11 +104,11 @@ class ProtocolError(Exception):
 
 
 class SessionError(ProtocolError):
-    """The peer broke a rule that costs it the session."""
+    """The peer violated a rule; the session ends."""
 
 
 class LinkError(ProtocolError):
-    """The peer broke a rule that costs it one link."""
+    """The peer violated a rule; one link ends."""
 
     def __init__(self, link: "Link", condition: str, description: str) -> None:
         super().__init__(condition, description)

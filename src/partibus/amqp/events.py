@@ -43,7 +43,7 @@ class SaslInitReceived(Event):
 
 
 class SaslOutcomeReceived(Event):
-    """The peer has judged us; 0 is success, anything else closed the connection."""
+    """The peer's SASL outcome; 0 is success, anything else has closed the connection."""
 
     __slots__ = ("code",)
     fields: ClassVar[tuple[str, ...]] = ("code",)
@@ -120,7 +120,7 @@ class EndReceived(Event):
 
 
 class SessionFailed(Event):
-    """The peer broke a rule and this side ended the session. Its links are gone."""
+    """The peer violated a rule and this side ended the session. Its links are gone."""
 
     __slots__ = ("error", "session")
     fields: ClassVar[tuple[str, ...]] = ("session", "error")
@@ -166,7 +166,7 @@ class DetachReceived(Event):
 
 
 class LinkFailed(Event):
-    """The link was detached by this side: the peer broke a rule, or the link was stolen."""
+    """The link was detached by this side: the peer violated a rule, or the link was stolen."""
 
     __slots__ = ("error", "link")
     fields: ClassVar[tuple[str, ...]] = ("link", "error")
@@ -177,7 +177,7 @@ class LinkFailed(Event):
 
 
 class FlowReceived(Event):
-    """On a link where we send: credit or drain changed, or its session takes more again.
+    """On a link where we send: credit or drain changed, or its session has room again.
 
     On a link where we receive: the peer has answered our drain.
     """
@@ -258,8 +258,8 @@ class TransferReceived(Event):
 class TransferRefused(Event):
     """A message that was part of something larger was refused by the engine itself.
 
-    It was larger than the link takes, and has been answered; whoever keeps the transaction that
-    its state names must know that a part is missing [4.4.1].
+    It was larger than the link accepts, and has been answered; the owner of the transaction in its
+    state must know that a part is missing [4.4.1].
     """
 
     __slots__ = ("link", "state")
@@ -271,7 +271,7 @@ class TransferRefused(Event):
 
 
 class DispositionReceived(Event):
-    """The peer speaks of messages that we sent; settled ones are already forgotten."""
+    """The outcome of messages that we sent; settled ones are already forgotten."""
 
     __slots__ = ("deliveries", "settled", "state")
     fields: ClassVar[tuple[str, ...]] = ("deliveries", "settled", "state")

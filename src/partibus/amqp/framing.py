@@ -1,8 +1,7 @@
 """Frames and protocol headers [2.2, 2.3].
 
-Owns the eight bytes that open a protocol layer, the head of a frame, and the buffer that
-holds what has not made a whole frame yet. Must never look inside a frame. Used by the
-connection and by SASL.
+Owns the eight bytes that open a protocol layer, the head of a frame, and the buffer for incomplete
+frames. Must never look inside a frame. Used by the connection and by SASL.
 """
 
 import struct
@@ -70,9 +69,9 @@ def decode_descriptor(buf: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def piece_of(buf: bytes, start: int, end: int) -> bytes | memoryview:
-    """A part of a buffer to keep: as it lies there when that is most of it, else a copy.
+    """A part of a buffer to keep: a view when it is most of the buffer, else a copy.
 
-    What is kept as it lies keeps the whole buffer, so nothing holds more than twice its size.
+    A view keeps the whole buffer, so nothing uses more than twice its size.
     """
     if 2 * (end - start) >= len(buf) and end - start >= VIEW_BYTES_MIN:
         return memoryview(buf)[start:end]
@@ -80,11 +79,11 @@ def piece_of(buf: bytes, start: int, end: int) -> bytes | memoryview:
 
 
 class InputBuffer:
-    """Bytes of a frame that is not whole yet.
+    """Bytes of an incomplete frame.
 
-    The pieces of a frame are only collected until its announced size is there, and then
-    joined once: a large frame that comes in tiny pieces costs no more than it weighs, and
-    what came behind it is not copied with it.
+    The pieces of a frame are only collected until its announced size is there, and then joined
+    once: a large frame that comes in tiny pieces costs only its size, and what follows it is not
+    copied with it.
     """
 
     __slots__ = ("_chunks", "have", "need")
@@ -96,7 +95,7 @@ class InputBuffer:
         """0 when no frame has begun."""
 
     def fill(self, data: bytes, at: int) -> int:
-        """Take what is missing from `data`; returns the offset of what is left."""
+        """Take the missing bytes from `data`; returns the offset of the rest."""
         end = min(len(data), at + self.need - self.have)
         self._chunks.append(piece_of(data, at, end))
         self.have += end - at
@@ -111,7 +110,7 @@ class InputBuffer:
         return joined
 
     def keep(self, buf: bytes, at: int, need: int) -> None:
-        """Put back what was not parsed; nothing more can be done before `need` bytes."""
+        """Put back what was not parsed; nothing more can be done before `need` bytes are there."""
         have = len(buf) - at
         if have or need == NEVER:
             self._chunks.append(piece_of(buf, at, len(buf)))

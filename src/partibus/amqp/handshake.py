@@ -1,8 +1,8 @@
 """Before the first AMQP frame: protocol headers and SASL [2.2, 5.3].
 
-Owns which bytes of the peer come next, and what is written before our open. Must never
-judge a credential: the owner does, and nothing behind an init is read before it has.
-Used by the connection only.
+Owns which bytes of the peer come next, and what is written before our open. Must never judge a
+credential: the owner does, and nothing after an init is read before that. Used by the connection
+only.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ STAGE_CLOSED: Final = 5  # nothing of interest
 
 
 class Handshake:
-    """One side's way to the first AMQP frame; `output` goes out before any frame."""
+    """The exchange before the first AMQP frame; `output` is sent before any frame."""
 
     __slots__ = ("_frames", "_init", "_initiator", "_settings", "header_sent", "output", "stage")
 
@@ -114,6 +114,6 @@ class Handshake:
         self.output.append(sasl.encode_init(mechanism, response, self._settings.hostname))
 
     def judge(self, ok: bool) -> None:
-        """The owner's verdict on the init."""
+        """The owner's answer to the init."""
         self.output.append(sasl.encode_outcome(sasl.OUTCOME_OK if ok else sasl.OUTCOME_AUTH))
         self.stage = STAGE_AMQP_HEADER if ok else STAGE_CLOSED

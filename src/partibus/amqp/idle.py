@@ -1,7 +1,7 @@
 """Idle time-outs of a connection, both ways [2.4.5].
 
-Owns when an empty frame is due and when a silent peer is given up. Must never read a
-clock: the time is handed in. Used by the connection only.
+Owns when an empty frame is due and when a silent peer is given up. Must never read a clock: the
+time is an argument. Used by the connection only.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ _PATIENCE: Final = 2
 
 
 class IdleTimer:
-    """When the connection last spoke and last heard; zero intervals are switched off."""
+    """When the connection last sent and received; an interval of zero is switched off."""
 
     __slots__ = ("heard_ms", "heartbeat_ms", "now_ms", "silence_ms_max", "spoke_ms")
 
@@ -25,7 +25,7 @@ class IdleTimer:
         self.heartbeat_ms = 0
 
     def promise(self, remote_idle_timeout_ms: int) -> None:
-        """The peer wants to hear from us at least this often; 0 when it does not care."""
+        """The peer expects a frame at least this often; 0 when it does not."""
         if remote_idle_timeout_ms > 0:
             half = remote_idle_timeout_ms // 2
             self.heartbeat_ms = max(HEARTBEAT_MS_MIN, min(half, HEARTBEAT_MS_MAX))

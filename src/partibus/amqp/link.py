@@ -1,8 +1,8 @@
 """Links: attach and detach, credit, drain, and one end of every message [2.6].
 
-Owns the state of one link: its names and modes, the credit on it, and the message that is
-being put together from frames. Must never judge an address or a message. The session
-routes frames here; the owner calls `accept`, `send`, `settle` and their like.
+Owns the state of one link: its names and modes, the credit on it, and the message that is being put
+together from frames. Must never judge an address or a message. The session routes frames here; the
+owner calls `accept`, `send`, `settle` and similar methods.
 """
 
 from collections.abc import Mapping
@@ -39,10 +39,9 @@ NO_MEMORY: Final = (
 class Link:
     """One link of a session. `is_sender` is our role: true when we send to the peer.
 
-    `source`, `target`, `properties` and `remote_max_message_size` are the peer's, as it
-    attached. `max_message_size` is what we take: announced by `accept`, and enforced; an
-    owner that would refuse a larger message in its own words raises it afterwards. `context`
-    belongs to the owner.
+    `source`, `target`, `properties` and `remote_max_message_size` are the peer's, as it attached.
+    `max_message_size` is our limit: announced by `accept`, and enforced; an owner that wants to
+    refuse a larger message itself raises it afterwards. `context` belongs to the owner.
     """
 
     __slots__ = (
@@ -95,7 +94,7 @@ class Link:
         self.snd_settle_mode: int | None = None
         self.rcv_settle_mode: int | None = None
         self.max_message_size = session.connection.settings.max_message_size
-        # The error for the sender of a message above that; the owner may say more than we know.
+        # The error for the sender of a larger message; the owner may provide a better one.
         self.oversize_error: AmqpError | None = None
         self.remote_max_message_size = 0
         self.properties: dict[str, object] = {}
@@ -113,7 +112,7 @@ class Link:
         # What we sent and the peer had not settled when the link ended.
         self.left_unsettled: list[Delivery] = []
         self.answers_detach = True  # False when the owner answers the peer's detach itself
-        self.peer_closed = False  # the peer ended the link for good, not only for now
+        self.peer_closed = False  # the peer closed the link, not only detached it
         # Detached by the engine for an error: the owner has had its LinkFailed.
         self.failed = False
         # Deliveries of this link that wait in the session for the peer's window.
@@ -130,7 +129,7 @@ class Link:
     # --- attach and detach --------------------------------------------------------------------
 
     def take_attach(self, frame: AttachFrame) -> None:
-        """Remember the peer's half of the link."""
+        """Store the peer's half of the link."""
         self.remote_handle = frame.handle
         self.source = frame.source
         self.target = frame.target
@@ -155,7 +154,7 @@ class Link:
         source: bytes | None = None,
         target: bytes | None = None,
     ) -> None:
-        """Answer the peer's attach, echoing both ends as they came unless given anew.
+        """Answer the peer's attach, echoing both ends unless new ones are given.
 
         Does nothing when the link has gone in the meantime.
         """
@@ -211,7 +210,7 @@ class Link:
         )
 
     def forget(self) -> None:
-        """Drop what was under way: the link has ended."""
+        """Drop pending deliveries: the link has ended."""
         self._drop_assembly()
         if self.is_sender:
             self.session.outgoing.forget_link(self)
@@ -220,7 +219,7 @@ class Link:
     # --- we send ------------------------------------------------------------------------------
 
     def sendable(self) -> int:
-        """How many messages may be sent now without waiting for the peer.
+        """How many messages can be sent now without waiting for the peer.
 
         Less than the credit while the session is full; then a FlowReceived for this link
         follows when the peer has made room.
@@ -267,7 +266,7 @@ class Link:
         return self.prefix
 
     def settle_sent(self, delivery: Delivery, state: bytes) -> None:
-        """Settle a message that we sent, and forget it; nothing when it is forgotten."""
+        """Settle a message that we sent, and forget it; ignored if it is forgotten already."""
         session = self.session
         if session.outgoing.unsettled.pop(delivery.delivery_id, None) is None:
             return
@@ -276,7 +275,7 @@ class Link:
         session.mark_dirty()
 
     def drained(self) -> None:
-        """Give back what credit is left: the peer asked to drain and there is no more."""
+        """Return the remaining credit: the peer asked to drain and there are no more messages."""
         if not self.attached:
             return
         if self.queued > 0:
@@ -295,7 +294,7 @@ class Link:
             self.drained()
 
     def take_flow(self, frame: FlowFrame) -> bool:
-        """Credit from the peer [2.6.7]; true when the owner should hear of it."""
+        """Credit from the peer [2.6.7]; true when the owner should be notified."""
         if not self.is_sender:
             return self._take_sender_flow(frame)
         if frame.link_credit >= 0:
@@ -306,7 +305,7 @@ class Link:
         return True
 
     def _take_sender_flow(self, frame: FlowFrame) -> bool:
-        """From a peer that sends: of interest only as the answer to our drain."""
+        """From a sending peer: only relevant as the answer to our drain."""
         if not (self.drain and frame.drain and frame.link_credit == 0):
             return False
         if frame.delivery_count >= 0:
@@ -336,7 +335,7 @@ class Link:
             session.mark_dirty()
 
     def propose(self, delivery_id: int, state: bytes) -> None:
-        """Say what we want of a received message; the sender answers by settling it."""
+        """Propose an outcome for a received message; the sender answers by settling it."""
         if not self.attached:
             return
         self.session.receiver_unsettled.add(delivery_id, state)
@@ -361,7 +360,7 @@ class Link:
         end: int,
         events: list[Event],
     ) -> None:
-        """One frame of a message, the whole of most; its payload is buf[start:end]."""
+        """One frame of a message, usually the whole; its payload is buf[start:end]."""
         if self._assembly is None:
             if delivery_id < 0 or tag is None or len(tag) > DELIVERY_TAG_BYTES_MAX:
                 raise LinkError(
@@ -477,10 +476,10 @@ class Link:
         error: AmqpError,
         events: list[Event],
     ) -> None:
-        """Reject a message that could not be taken in and give its credit back.
+        """Reject a message that could not be accepted and return its credit.
 
-        The link goes on: the stock clients learn the reason from the outcome, not from a
-        detach. Only a message sent settled has no outcome, and costs its link.
+        The link stays open: the stock clients get the reason from the outcome, not from a detach.
+        Only a message sent settled has no outcome; then the link is detached.
         """
         if state is not None:
             events.append(TransferRefused(self, state))

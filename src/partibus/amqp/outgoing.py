@@ -28,16 +28,17 @@ _MASK: Final = 0xFFFFFFFF
 # As the cloud service: the first transfer-id, and the first delivery-id, is 1.
 FIRST_ID: Final = 1
 
-# Of a transfer, the bytes of the size and of what stands between prefix and suffix:
-# the delivery-id, and constructor and length of the tag.
+# Of a transfer, the bytes of the size and of what is between prefix and suffix: the delivery-id,
+# and constructor and length of the tag.
 _TRANSFER_FIXED: Final = 4 + 4 + 2
 _TAG_HEADS: Final = tuple([bytes((0xA0, size)) for size in range(33)])
 
 
 class QueuedDelivery:
-    """A delivery that waits for the peer's window, whole or from `offset` on.
+    """A delivery that waits for the peer's window, complete or from `offset` on.
 
-    `state` is an encoded delivery state for its transfers, or empty."""
+    `state` is an encoded delivery state for its transfers, or empty.
+    """
 
     __slots__ = ("delivery", "offset", "payload", "state")
 
@@ -48,7 +49,7 @@ class QueuedDelivery:
         self.offset = 0
 
     def prefix(self) -> bytes:
-        """What stands before the delivery-id in each of its frames."""
+        """What comes before the delivery-id in each of its frames."""
         delivery, link = self.delivery, self.delivery.link
         tag_bytes, message_format = len(delivery.tag), delivery.message_format
         if not self.state:
@@ -57,7 +58,7 @@ class QueuedDelivery:
         return transfer_prefix(channel, link.handle, tag_bytes, message_format, state_bytes)
 
     def suffix(self, more: bool) -> bytes:
-        """What stands behind the delivery-tag."""
+        """What comes after the delivery-tag."""
         delivery = self.delivery
         if not self.state:
             return transfer_suffix(delivery.message_format, delivery.settled, more)
@@ -65,8 +66,8 @@ class QueuedDelivery:
 
 
 class Outgoing:
-    """What one session sends. `starved`: a link may send less than its
-    credit, and wants to hear when there is room."""
+    """What one session sends. `starved`: a link may send less than its credit, and must be notified
+    when there is room."""
 
     __slots__ = (
         "_connection",
@@ -85,7 +86,7 @@ class Outgoing:
         self._out = connection.out
         self.next_outgoing_id = FIRST_ID
         self.next_delivery_id = FIRST_ID
-        # How many transfers the peer takes from now on.
+        # How many transfers the peer accepts from now on.
         self.window = 0
         self.unsettled: dict[int, Delivery] = {}
         self._unsettled_max = UNSETTLED_PER_SESSION_MAX
@@ -93,20 +94,20 @@ class Outgoing:
         self.starved = False
 
     def begin(self, incoming_window: int) -> None:
-        """The peer's first word on its window."""
+        """The peer's initial window."""
         self.window = incoming_window
         if incoming_window == RHEA_WINDOW:
             self._unsettled_max = RHEA_WINDOW - 1
 
     def take_window(self, next_incoming_id: int, incoming_window: int) -> None:
-        """The peer's later words: what is under way counts against its window [2.5.6]."""
+        """The peer's later windows: transfers in flight count against them [2.5.6]."""
         seen = next_incoming_id if next_incoming_id >= 0 else FIRST_ID
         self.window = max(0, incoming_window - distance(seen, self.next_outgoing_id))
         if self._queue:
             self._send_queue()
 
     def room(self) -> int:
-        """How many messages of one frame the peer takes now, on whatever link.
+        """How many single-frame messages the peer accepts now, on any link.
 
         Deliveries wait in the queue only while the window is closed.
         """
@@ -194,8 +195,8 @@ class Outgoing:
         return last
 
     def settled_range(self, first: int, span: int, settled: bool) -> list[Delivery]:
-        """Our unsettled deliveries from `first` on, `span` ids further at most; forgotten
-        when `settled`. Costs the smaller of the range and of what is unsettled."""
+        """Our unsettled deliveries from `first` on, at most `span` ids further; forgotten when
+        `settled`. Costs the smaller of the range and the unsettled deliveries."""
         unsettled = self.unsettled
         if span == 0:
             delivery = unsettled.pop(first, None) if settled else unsettled.get(first)
@@ -209,7 +210,8 @@ class Outgoing:
         return [unsettled[n] for n in ids]
 
     def forget_link(self, link: "Link") -> None:
-        """The link has ended: nothing of it is unsettled or waits any more; it keeps the list."""
+        """The link has ended: none of its deliveries is unsettled or waits any more; returns
+        them."""
         gone = [n for n, delivery in self.unsettled.items() if delivery.link is link]
         for delivery_id in gone:
             link.left_unsettled.append(self.unsettled.pop(delivery_id))

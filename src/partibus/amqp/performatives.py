@@ -1,9 +1,8 @@
-"""The performatives that open and close things, and flow [2.7].
+"""The performatives open, begin, attach, flow, detach, end and close [2.7].
 
-Owns the frames open, begin, attach, flow, detach, end and close, both ways. They are
-written with every field present, nulls included, for clients that index without looking
-(amqp-contract 2.4), and read trimmed or full. Transfer and disposition, which come with
-every message, are in modules of their own. Must never hold state.
+Owns these frames, both ways. They are written with every field present, nulls included, for clients
+that index without looking (amqp-contract 2.4), and read trimmed or full. Transfer and disposition,
+which come with every message, are in modules of their own. Must never hold state.
 """
 
 from collections.abc import Mapping

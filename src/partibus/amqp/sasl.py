@@ -1,8 +1,8 @@
 """The SASL layer: one offer, one init, one outcome [5.3].
 
-Owns the frames of the exchange and, as a table, the order in which they may come. There
-are no challenges: the clients of this bus give all they have in the init, and the Python
-one takes a challenge for an error. Must never judge a credential: the owner does.
+Owns the frames of the exchange and, as a table, their order. There are no challenges: the clients
+of this bus send everything in the init, and the Python client treats a challenge as an error. Must
+never judge a credential: the owner does.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Serial number arithmetic on 32 bits (RFC 1982), for delivery ids and counts [2.8.10].
 
-Owns comparison and addition of numbers that wrap from 4294967295 to 0. Must never see a
-number outside 0..4294967295; the performative readers give none. Called by sessions and
-links wherever a delivery-id, transfer-id or delivery-count moves.
+Owns comparison and addition of numbers that wrap from 4294967295 to 0. Must never see a number
+outside 0..4294967295; the performative readers return none. Called by sessions and links wherever a
+delivery-id, transfer-id or delivery-count advances.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ def add(serial: int, n: int) -> int:
 
 
 def distance(start: int, stop: int) -> int:
-    """How far `stop` lies after `start`; negative when it lies before.
+    """How far `stop` is after `start`; negative when it is before.
 
     Half the circle away is both before and after, which the RFC leaves undefined [RFC
     1982, 3.2]; a peer may send it, so it is read as "before" in either direction.

@@ -122,7 +122,7 @@ class Session:
         self.abandon()
 
     def abandon(self) -> None:
-        """Nothing more will come of this session or its links."""
+        """The session and its links have ended."""
         self.active = False
         self.outgoing.abandon()
         for link in list(self.links.values()):
@@ -139,7 +139,7 @@ class Session:
         self.connection.write_frame(encode_frame(self.channel, body))
 
     def write_flow(self, link_fields: list[bytes], echo: bool) -> None:
-        """Any flow tells the session's state, so each opens our window anew."""
+        """Any flow contains the session's state, so each renews our window."""
         if not self.active:
             return
         window = self.connection.incoming_window
@@ -157,7 +157,7 @@ class Session:
         )
 
     def mark_dirty(self) -> None:
-        """Dispositions wait to be written."""
+        """Dispositions are waiting to be written."""
         if not self.dirty:
             self.dirty = True
             self.connection.dirty_sessions.append(self)
@@ -223,7 +223,7 @@ class Session:
         events.append(AttachReceived(link))
 
     def _free_handle(self, wanted: int) -> int:
-        """The peer's number when we may use it too, which reads well in a trace."""
+        """The peer's number if it is free, which makes traces readable."""
         if wanted not in self.links and wanted <= self.remote_handle_max:
             return wanted
         handle = 0
@@ -312,10 +312,10 @@ class Session:
             self._wake(events, link)
 
     def wakeable(self) -> list[Link]:
-        """Links that were held back by the session and may send again, if there is room.
+        """Links that the session held back and that may send again, if there is room.
 
-        The engine reports them as FlowReceived when the peer makes room; an owner that
-        makes room by `Link.settle_sent` asks here.
+        The engine reports them as FlowReceived when the peer makes room; an owner that makes room
+        by `Link.settle_sent` calls this.
         """
         if not self.outgoing.starved or self.outgoing.room() <= 0:
             return []

@@ -1,8 +1,8 @@
 """Sources, targets and coordinators: what the two ends of a link are [3.5, 4.5.1].
 
-Owns their reading and writing. A terminus is kept as the peer encoded it and echoed byte
-for byte; what is decoded here is for the owner to look at. Must never judge an address.
-Used by attach frames, the owner of the links, and the client.
+Owns their reading and writing. A terminus is kept as the peer encoded it and echoed byte for byte;
+the decoded form is for the owner. Must never judge an address. Used by attach frames, the owner of
+the links, and the client.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Source:
     filters: dict[str, object]
     capabilities: list[str]
     distribution_mode: str | None = None
-    """`move`, `copy` or what else the peer wrote [3.5.7]."""
+    """`move`, `copy` or whatever the peer wrote [3.5.7]."""
 
     def __repr__(self) -> str:
         return f"Source({self.address!r}, {self.filters!r})"
@@ -117,15 +117,15 @@ def encode_target(address: str | None) -> bytes:
 
 
 def encode_coordinator() -> bytes:
-    """The target of a control link; it asks for nothing beyond local transactions [4.5.1]."""
+    """The target of a control link; it requests only local transactions [4.5.1]."""
     return encode_described_list(COORDINATOR, [])
 
 
 def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
     """A peer's source with other filters; every other field stays as it was encoded.
 
-    For the session filter of an attach reply, which names the session that was given in
-    the same shape as the request did (amqp-contract rule 6).
+    For the session filter of an attach reply, which names the granted session in the form of the
+    request (amqp-contract rule 6).
     """
     at = skip_value(raw, 1, len(raw))
     reader = FieldReader(raw, at, len(raw))
@@ -135,7 +135,7 @@ def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
 
 
 def target_with_address(raw: bytes, address: str) -> bytes:
-    """A peer's target with the address of the node that was made for it [3.5.4]."""
+    """A peer's target with the address of the node that was created for it [3.5.4]."""
     at = skip_value(raw, 1, len(raw))
     reader = FieldReader(raw, at, len(raw))
     fields = [reader.raw(index) for index in range(_TARGET_FIELDS)]

@@ -57,7 +57,7 @@ def decode_transfer(
 ) -> tuple[int, int, bytes | None, TransferTail, int]:
     """Handle, delivery-id (-1 when absent), tag, tail, and the offset of the payload.
 
-    Offsets are checked once, at the end: what is read beyond the list is read in vain.
+    Offsets are checked once, at the end: anything read beyond the list is discarded.
     """
     try:
         code = buf[at]

@@ -1,8 +1,8 @@
-"""Messages that come in several frames, until their last one is there [2.6.14].
+"""Messages that come in several frames, until the last one is there [2.6.14].
 
-Owns the frames that were taken of such messages, how much memory they hold over all links of a
-connection, and how long a message may stand still. Must never join frames or read a message.
-Links hand their frames in; the connection asks what stands still.
+Owns the received frames of such messages, how much memory they use over all links of a connection,
+and how long a message may stall. Must never join frames or read a message. Links add their frames;
+the connection asks which messages have stalled.
 """
 
 from typing import TYPE_CHECKING
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Assembly:
-    """A message of which some frames have come.
+    """A message with some of its frames.
 
-    `size` counts all of them, `held` what is kept in memory: once a message is known to be
-    too large, or was turned away for want of memory, the rest of it is only counted. The
-    frames are not joined here: `first` holds the first between `first_start` and `first_end`,
-    `rest` the others.
+    `size` counts all of them, `held` what is kept in memory: once a message is known to be too
+    large, or was refused for lack of memory, the rest of it is only counted. The frames are not
+    joined here: `first` contains the first between `first_start` and `first_end`, `rest` the
+    others.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Assembly:
         self.progress_size = 0
 
     def belongs(self, delivery_id: int, tag: bytes | None, tail: TransferTail) -> bool:
-        """May this transfer continue the message? Repeated fields must repeat [2.7.5]."""
+        """Whether this transfer may continue the message: repeated fields must be equal [2.7.5]."""
         return (
             (delivery_id < 0 or delivery_id == self.delivery_id)
             and (tag is None or tag == self.tag)
@@ -74,9 +74,10 @@ class Assembly:
         )
 
     def add(self, buf: bytes, start: int, end: int, tail: TransferTail, now_ms: int) -> int:
-        """Take a frame; returns the bytes that it holds from now on.
+        """Add a frame; returns the bytes that it uses from now on.
 
-        `settled` on any frame settles the delivery; the last state counts."""
+        `settled` on any frame settles the delivery; the last state counts.
+        """
         if self.is_turned_away:
             pass
         elif self.size:
@@ -99,7 +100,7 @@ class Assembly:
         return held
 
     def drop(self) -> int:
-        """Let go of the bytes held; returns how many."""
+        """Free the bytes; returns how many."""
         held = self.held
         self.first, self.first_start, self.first_end = b"", 0, 0
         self.rest.clear()
@@ -108,10 +109,10 @@ class Assembly:
 
 
 class Unfinished:
-    """The messages of one connection that have not come to their end.
+    """The incomplete messages of one connection.
 
-    The owner may set `bytes_max`: what goes beyond it is turned away, which its sender is
-    told at the end of the message.
+    The owner may set `bytes_max`: messages beyond it are refused, which is reported to the sender
+    at the end of the message.
     """
 
     __slots__ = ("_by_link", "bytes_held", "bytes_max")
@@ -127,7 +128,7 @@ class Unfinished:
     def add(
         self, link: "Link", buf: bytes, start: int, end: int, tail: TransferTail, now_ms: int
     ) -> None:
-        """Take the next frame of the link's message."""
+        """Add the next frame of the link's message."""
         assembly = self._by_link[link]
         self.bytes_held += assembly.add(buf, start, end, tail, now_ms)
         if assembly.size > link.max_message_size:
@@ -145,13 +146,13 @@ class Unfinished:
             )
 
     def forget(self, link: "Link") -> None:
-        """The link's message is whole, was aborted, or its link has ended."""
+        """The link's message is complete, was aborted, or its link has ended."""
         assembly = self._by_link.pop(link, None)
         if assembly is not None:
             self.bytes_held -= assembly.held
 
     def take(self) -> list[bytes | memoryview]:
-        """Hold nothing any more; returns what was held."""
+        """Release everything; returns what was kept."""
         held: list[bytes | memoryview] = []
         for assembly in self._by_link.values():
             held.append(assembly.first)
@@ -162,7 +163,7 @@ class Unfinished:
     # --- time -----------------------------------------------------------------------------------
 
     def stalled(self, now_ms: int) -> list[tuple["Link", AmqpError]]:
-        """Links to end: a message that was begun and does not go on would be held for good."""
+        """Links to detach: an incomplete message without progress would be kept forever."""
         ended: list[tuple[Link, AmqpError]] = []
         for link, assembly in self._by_link.items():
             if now_ms - assembly.progress_ms >= UNFINISHED_MS_MAX:
@@ -174,12 +175,12 @@ class Unfinished:
         return ended
 
     def excuse(self, now_ms: int) -> None:
-        """The peer was not read from meanwhile, so it is not to blame."""
+        """The peer was not read from meanwhile, so the stall is not its fault."""
         for assembly in self._by_link.values():
             assembly.progress_ms = now_ms
 
     def sooner(self, next_ms: int | None) -> int | None:
-        """When the first message has stood still for too long, if that is sooner."""
+        """When the first message will have stalled for too long, if that is sooner."""
         for assembly in self._by_link.values():
             stalled_ms = assembly.progress_ms + UNFINISHED_MS_MAX
             next_ms = stalled_ms if next_ms is None else min(next_ms, stalled_ms)

@@ -1,7 +1,7 @@
 """Who may administer what: the tokens that come with a request (SAS-6, SAS-8, FWD-3).
 
-Owns which header speaks for which resource. Whether a token is good is `control.access`' to
-say. Everything here needs the right Manage. Called by the application and the operations.
+Owns which header authorises which resource. `control.access` decides whether a token is valid.
+Everything here needs the right Manage. Called by the application and the operations.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Permission:
         self._grant: Grant | None = None
 
     def require(self, path: str) -> None:
-        """Raise Unauthorized unless the caller may manage what is at this path."""
+        """Raise Unauthorized unless the caller may manage the resource at this path."""
         token = self._headers.get(AUTHORIZATION)
         if not token:
             raise TokenRefused(
@@ -66,11 +66,11 @@ class Permission:
             require(grants, target, Rights.MANAGE, self._clock.now_ms())
 
     def _require(self, token: str, path: str) -> Grant:
-        # The Python client presents a ready-made shared access signature as a bearer's, too.
+        # The Python client also sends a ready-made shared access signature as a bearer token.
         if token[: len(_BEARER)].lower() == _BEARER:
             token = token[len(_BEARER) :].strip()
         now_ms = self._clock.now_ms()
-        # As a path: a colon in it must not be taken for a scheme.
+        # As a path: a colon in it must not be mistaken for a scheme.
         host = self._headers.get("host", "")
         grant = self._access.authenticate_token(token, f"/{path_key(path)}", now_ms, host)
         return require([grant], path, Rights.MANAGE, now_ms)

@@ -1,8 +1,8 @@
 """The management API as an application: requests in, Atom documents or errors out.
 
-Owns the order of things: path, then rights, then the body, then the work; and the guards around
-a request (its length, its time, its parameters). It keeps nothing between requests. Mounted
-beside the operations application by the server.
+Owns the order of steps: path, rights, body, work; and the limits of a request (its length, its
+time, its parameters). It keeps no state between requests. Mounted beside the operations application
+by the server.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ from partibus.domain.errors import (
 from partibus.domain.notices import audited, refused
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""A description with every property at its longest stays far below."""
+"""A description with every property at its maximum is far smaller."""
 BODY_SECONDS_MAX: Final = 30.0
 PAGE_LENGTH_MAX: Final = 100
-"""As many as the vendor puts on a page; more are had by following the link."""
+"""The page size of the vendor; further pages are linked."""
 SKIP_MAX: Final = 2**31
 
 _ENTRY: Final = "application/atom+xml;type=entry;charset=utf-8"
@@ -59,7 +59,7 @@ _HOST: Final = re.compile(
     r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?"
 )
 _LOCKED_MESSAGE: Final = re.compile(r"/messages/(?:head|[^/]+/[0-9a-f-]{36})$", re.IGNORECASE)
-"""Of a message that is received, or is under a lock."""
+"""Of a message that is received or locked."""
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _KNOWN_OPTIONS: Final = ("$skip", "$top")
 
@@ -149,14 +149,14 @@ def _fault(error: BusError, request: Request) -> Response:
         refused("request refused", error, peer=_peer(request), path=request.scope["path"])
     headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
     if isinstance(error, BodyTooSlow) or _has_long_body(request):
-        headers = headers | _CLOSE  # what was not read yet will not be
+        headers = headers | _CLOSE  # unread input will not be read
     host = request.headers.get("host", "")
     body = fault_document(error, host if _HOST.fullmatch(host) else "")
     return Response(body, error.http_status, headers, _FAULT)
 
 
 def _has_long_body(request: Request) -> bool:
-    """Whether the body is longer than any that is read, or of a length that is not said."""
+    """Whether the body exceeds the limit, or its length is not declared."""
     if "transfer-encoding" in request.headers:
         return True
     length = request.headers.get("content-length", "0")
@@ -173,7 +173,7 @@ def _caller(request: Request) -> Caller:
 
 
 def _is_update(request: Request) -> bool:
-    """A PUT updates what exists with `If-Match: *`, and makes what does not exist without."""
+    """A PUT with `If-Match: *` updates an existing entity, one without creates it."""
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match not in (None, "*") or none_match not in (None, "*"):
         raise PreconditionFailed
@@ -182,7 +182,7 @@ def _is_update(request: Request) -> bool:
 
 def _page(request: Request) -> Page:
     for name in request.query_params:
-        # An option that we do not know would change what the answer means.
+        # An unknown option could change the meaning of the answer.
         if name.startswith("$") and name.lower() not in _KNOWN_OPTIONS:
             raise ArgumentError(f"The option '{name}' is not supported; use $skip or $top.")
     top = _number(request, "$top", PAGE_LENGTH_MAX)
@@ -201,7 +201,7 @@ def _number(request: Request, name: str, default: int) -> int:
 
 
 async def _body(request: Request) -> bytes:
-    """The whole body; it is given up as soon as it is too long or takes too long."""
+    """The whole body; given up as soon as it is too long or takes too long."""
     if "content-length" in request.headers and _has_long_body(request):
         raise BodyTooLarge
     parts: list[bytes] = []
@@ -221,7 +221,8 @@ async def _body(request: Request) -> bytes:
 def is_management(scope: Scope) -> bool:
     """Whether a request is for this application: its clients always name an API version.
 
-    So do some that send and receive, which are recognised by their paths."""
+    So do some that send and receive, but their paths differ.
+    """
     if scope["type"] != "http":
         return False
     if b"api-version=" not in scope["query_string"].lower():
@@ -231,9 +232,10 @@ def is_management(scope: Scope) -> bool:
 
 
 def _is_root(scope: Scope) -> bool:
-    """Whether the namespace itself is asked for, by a client that has a token.
+    """Whether a client with a token requests the namespace itself.
 
-    The service answers with a feed of what it lists for everybody, which is nothing."""
+    The service answers with an empty feed.
+    """
     if scope["method"] != "GET" or scope["path"].strip("/") or scope["query_string"]:
         return False
     return any(name == AUTHORIZATION.encode() for name, _ in scope["headers"])

@@ -1,7 +1,7 @@
-"""Looking: entities and rules as entries, alone or in pages.
+"""Reading: entities and rules as entries, single or in pages.
 
-Owns the way from the catalog's records to entries, and the cutting of pages. It changes nothing
-and checks no rights. Counts are asked for once per answer, for what the answer shows. Called by
+Owns the conversion of the catalog's records to entries, and the paging. It must never change
+anything or check rights. Counts are requested once per answer, for the entities in it. Called by
 the application, and by the operations for what they answer.
 """
 
@@ -25,7 +25,7 @@ _Item = TypeVar("_Item")
 
 
 class CatalogView:
-    """The namespace, to be looked at."""
+    """Read access to the namespace."""
 
     def __init__(self, catalog: Catalog, figures: FiguresSource, clock: Clock) -> None:
         self._catalog = catalog
@@ -39,14 +39,14 @@ class CatalogView:
         return self._catalog.entity(resource.entity_path)
 
     def topic(self, resource: Resource) -> EntityRecord:
-        """The topic whose subscriptions are asked for."""
+        """The topic whose subscriptions are requested."""
         record = self._catalog.entity(resource.entity)
         if record.kind is not EntityKind.TOPIC:
             raise EntityNotFound.named(resource.path)
         return record
 
     def subscription(self, resource: Resource) -> tuple[EntityRecord, SubscriptionSpec]:
-        """The subscription whose rules are asked for."""
+        """The subscription whose rules are requested."""
         record = self._catalog.entity(resource.entity_path)
         assert isinstance(record.spec, SubscriptionSpec)
         return record, record.spec
@@ -68,7 +68,7 @@ class CatalogView:
         return self.document(record, caller, figures.get(record.entity_id, EMPTY))
 
     def document(self, record: EntityRecord, caller: Caller, figures: Figures = EMPTY) -> str:
-        """An entity as a document; a new one holds nothing."""
+        """An entity as a document; a new one is empty."""
         return entry_document(self._entry(record, figures, caller), caller)
 
     def rule_document(self, record: EntityRecord, rule: RuleSpec, caller: Caller) -> str:
@@ -122,7 +122,7 @@ class CatalogView:
 
 
 def find_rule(spec: SubscriptionSpec, name: str) -> RuleSpec | None:
-    """The rule of that name, in any case."""
+    """The rule with that name, in any case."""
     for rule in spec.rules:
         if rule.name.lower() == name.lower():
             return rule
@@ -134,7 +134,7 @@ def _cut(items: Sequence[_Item], page: Page) -> Sequence[_Item]:
 
 
 def _rule_entry(record: EntityRecord, rule: RuleSpec) -> Entry:
-    """Rules have no moments of their own: they carry those of their subscription."""
+    """Rules have no timestamps of their own: those of their subscription are used."""
     address = parse_address(record.path)
     assert address.subscription is not None
     path = rule_path(address.entity, address.subscription, rule.name)

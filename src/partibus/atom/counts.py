@@ -1,7 +1,7 @@
-"""What an entity holds at this moment, as the workers report it.
+"""The current counts of an entity, as the workers report them.
 
-Owns the shape of the counts (CNT-1) and the question that this package puts to the server. It
-counts nothing itself. Implemented by the server's administration.
+Owns the form of the counts (CNT-1) and the protocol by which this package requests them. It counts
+nothing itself. Implemented by the server's administration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,5 +44,5 @@ class FiguresSource(Protocol):
     """Asks all workers."""
 
     async def figures(self, records: Sequence[EntityRecord]) -> Mapping[int, Figures]:
-        """The figures of each entity by its id."""
+        """The counts of each entity by its id."""
         ...

@@ -1,8 +1,8 @@
 """Entities as description elements, and description elements as specs.
 
-Owns the order of elements, which the vendor's serializers insist on (amqp-contract 12.5), and
-which element fills which field of a spec. Ranges are `domain.admission`'s, existence the
-catalog's; rules and policies have modules of their own. Called by the operations.
+Owns the order of elements, which the vendor's serializers require (amqp-contract 12.5), and which
+element sets which field of a spec. `domain.admission` checks ranges, the catalog existence; rules
+and policies have separate modules. Called by the operations.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ STATUS: Final = Form(reading.read_status, lambda status: str(status.value))
 
 
 class Property(NamedTuple):
-    """Which field of a spec an element fills."""
+    """Which field of a spec an element sets."""
 
     field: str
     form: Form
@@ -173,7 +173,7 @@ DESCRIPTION_ATTRIBUTES: Final = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
 
 
 def described_kind(description: reading.Description, allowed: Iterable[EntityKind]) -> EntityKind:
-    """The kind of entity that is described, which must be one that the path allows."""
+    """The kind of entity that is described, which must fit the path."""
     kind = _KINDS.get(description.name)
     if kind is None or kind not in allowed:
         names = " or ".join(NAMES[kind] for kind in allowed)
@@ -182,14 +182,14 @@ def described_kind(description: reading.Description, allowed: Iterable[EntityKin
 
 
 def read_spec(description: reading.Description, kind: EntityKind) -> EntitySpec:
-    """A new entity's spec; what is not said has the vendor's default."""
+    """A new entity's spec; missing elements have the vendor's default."""
     return _filled(_PLAIN[kind], description)
 
 
 def read_update(description: reading.Description, before: EntitySpec) -> EntitySpec:
-    """What becomes of an entity: all that can change is replaced (PRP-3), the rest is kept.
+    """An updated spec: everything that can change is replaced (PRP-3), the rest is kept.
 
-    Fixed properties that are sent are taken as they are, so that a change is refused (PRP-2).
+    Fixed properties are taken from the request, so that a change of them is refused (PRP-2).
     """
     plain = _PLAIN[kind_of(before)]
     kept: dict[str, Any] = {
@@ -198,7 +198,7 @@ def read_update(description: reading.Description, before: EntitySpec) -> EntityS
         if name in before.__dataclass_fields__
     }
     if isinstance(before, SubscriptionSpec):
-        kept["rules"] = before.rules  # they have requests of their own
+        kept["rules"] = before.rules  # they have their own requests
     after = _filled(replace(plain, **kept), description)
     if isinstance(after, SubscriptionSpec) or after.enable_partitioning:
         return after
@@ -216,7 +216,7 @@ def _filled(spec: EntitySpec, description: reading.Description) -> EntitySpec:
 
 
 def property_of(spec: EntitySpec, name: str) -> Property | None:
-    """The property that an element of this kind of entity stands for, if it is one."""
+    """The property for an element of this kind of entity, if there is one."""
     known = _PROPERTIES.get(name)
     return known if known is not None and known.field in spec.__dataclass_fields__ else None
 

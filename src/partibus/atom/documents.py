@@ -1,8 +1,8 @@
-"""Atom documents: an entity or rule as an entry, many of them as a feed with a way on.
+"""Atom documents: an entity or rule as an entry, many of them as a feed with links.
 
-Owns the envelope around descriptions (amqp-contract 12.4), the addresses in it, and the forms
-of moments. The JavaScript client takes names from the address, the Python client from the
-title, so both are exact. Called by the operations.
+Owns the envelope around descriptions (amqp-contract 12.4), the addresses in it, and the form of
+timestamps. The JavaScript client takes names from the address, the Python client from the title, so
+both are exact. Called by the operations.
 """
 
 import datetime
@@ -20,18 +20,18 @@ _NAMESPACE_HOST: Final = re.compile(
     re.IGNORECASE,
 )
 NEVER: Final = "0001-01-01T00:00:00Z"
-"""A moment that has not come yet, as the vendor writes it."""
+"""A time that has not come yet, as the vendor writes it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """How the client reached us: addresses in answers begin and end as its own requests do."""
+    """How the client reached us: addresses in answers have the form of its own requests."""
 
     scheme: str
     host: str
     version: str = ""
     path_end: str = ""
-    """A slash, where the path ended in one: azure-sb looks for it in the id of a feed."""
+    """A slash, if the path ended in one: azure-sb looks for it in the id of a feed."""
 
     @property
     def namespace_name(self) -> str:
@@ -54,7 +54,7 @@ class Caller:
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """What an entry says: a path, the name of its last part, moments, a description."""
+    """The content of an entry: a path, the name of its last part, timestamps, a description."""
 
     path: str
     title: str
@@ -65,20 +65,20 @@ class Entry:
 
 @dataclass(slots=True, frozen=True)
 class Page:
-    """Which part of a list is asked for."""
+    """Which part of a list is requested."""
 
     skip: int
     top: int
 
 
 def moment(time_ms: int) -> str:
-    """A moment in UTC; milliseconds are all the precision we have."""
+    """A time in UTC, to the millisecond."""
     stamp = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
     return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
 
 
 def entry_document(entry: Entry, caller: Caller) -> str:
-    """An entry on its own."""
+    """A single entry."""
     return DECLARATION + _entry(entry, caller, {"xmlns": ATOM})
 
 

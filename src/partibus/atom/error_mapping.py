@@ -1,7 +1,7 @@
 """Errors as the vendor's clients read them: a status, a code and a detail (ERR, SAS-11).
 
-Owns the body of an error and the sub code that stands in its text, which some clients look for.
-What went wrong is the `BusError` that it is given. Called by the application.
+Owns the body of an error and the sub code in its text, which some clients look for. The `BusError`
+says what went wrong. Called by the application.
 """
 
 from typing import Final
@@ -55,7 +55,7 @@ class BodyTooSlow(BusError):
 
 
 def sub_code(error: BusError) -> int:
-    """The finer code: the error's own where it has one, otherwise that of its status."""
+    """The sub code: the error's own if it has one, otherwise that of its status."""
     code = getattr(error, "sub_code", None)
     if isinstance(code, int):
         return code

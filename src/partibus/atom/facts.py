@@ -1,7 +1,7 @@
-"""What descriptions say beyond an entity's properties: counts, moments, keys, the namespace.
+"""What descriptions contain beyond an entity's properties: counts, times, keys, the namespace.
 
-Owns the elements that clients read and never write (CNT-1, CNT-2, SEED-61, SEED-62). It asks
-nobody: records, figures and policies are handed in. Called by the operations.
+Owns the elements that clients read and never write (CNT-1, CNT-2, SEED-61, SEED-62). Records,
+counts and policies are arguments. Called by the operations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ def sized_facts(spec: QueueSpec | TopicSpec, profile: Profile, caller: Caller) -
 def topic_facts(
     spec: TopicSpec, subscriptions: Iterable[EntityRecord], caller: Caller
 ) -> dict[str, str]:
-    """Elements of topics alone (CNT-2)."""
+    """Elements of topics only (CNT-2)."""
     specs = [s.spec for s in subscriptions if isinstance(s.spec, SubscriptionSpec)]
     partitioned = write_boolean(spec.enable_partitioning)
     facts = {
@@ -105,7 +105,7 @@ def _count_details(record: EntityRecord, figures: Figures) -> str:
 
 
 def namespace_description(profile: Profile, name: str, created_ms: int, updated_ms: int) -> str:
-    """The namespace; profiles stand for the vendor's tiers."""
+    """The namespace; profiles correspond to the vendor's tiers."""
     sku = "Standard"
     if profile.name.startswith("premium"):
         sku = "Premium"

@@ -1,8 +1,8 @@
 """Writing XML: elements as text, and the namespaces that the vendor's clients look for.
 
-Owns escaping and the spelling of namespaces and prefixes. Clients compare some prefixes letter
-by letter (amqp-contract 12.5, 12.6), so documents are written here and not by a serializer that
-chooses its own. It knows nothing of entities. Called by the other modules of this package.
+Owns escaping and the spelling of namespaces and prefixes. Clients compare some prefixes literally
+(amqp-contract 12.5, 12.6), so documents are written here and not by a serializer that chooses its
+own. It knows nothing of entities. Called by the other modules of this package.
 """
 
 import html
@@ -23,22 +23,22 @@ TYPE: Final = "i:type"
 
 Attributes = Mapping[str, str]
 _NONE: Final[Attributes] = MappingProxyType({})
-# What XML 1.0 cannot carry in any spelling; a name from elsewhere must not spoil a document.
+# What XML 1.0 cannot represent at all; such a name must not make a document invalid.
 _UNWRITABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def escaped(text: str) -> str:
-    """Text as it stands in a document; a carriage return would be read as a line feed."""
+    """Escaped text; a carriage return would be read as a line feed."""
     return html.escape(_UNWRITABLE.sub("\ufffd", text), quote=False).replace("\r", "&#13;")
 
 
 def leaf(name: str, text: str, attributes: Attributes = _NONE) -> str:
-    """An element that holds text."""
+    """An element that contains text."""
     return _element(name, escaped(text), attributes)
 
 
 def branch(name: str, children: Iterable[str], attributes: Attributes = _NONE) -> str:
-    """An element that holds elements, which are markup already."""
+    """An element that contains elements, which are already markup."""
     return _element(name, "".join(children), attributes)
 
 

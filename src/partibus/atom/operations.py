@@ -1,8 +1,8 @@
-"""Changing: entities and rules made, replaced and taken away by description.
+"""Changing: entities and rules created, replaced and deleted by description.
 
-Owns what a PUT and a DELETE mean (HTP-6, PRP-2, PRP-3). Everything is read and checked before
-the first change; what may be is the catalog's to say, and changes go through the live
-namespace, so that every process follows them. Called by the application.
+Owns what a PUT and a DELETE mean (HTP-6, PRP-2, PRP-3). Everything is read and checked before the
+first change; the catalog decides what is valid, and changes go through the live namespace, so that
+every process follows them. Called by the application.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ from partibus.domain.limits import KILOBYTE
 from partibus.domain.refusal import PropertyRefused
 
 _RULE_NAME_REFUSED: Final = "/\\@?#*"
-"""What the vendor's clients refuse in the name of a rule; in a path it would not be one word."""
+"""Characters that the vendor's clients refuse in the name of a rule."""
 
 _PARTITIONING: Final = "2013-10"
-"""The first version of the API that has partitioned entities."""
+"""The first version of the API with partitioned entities."""
 
 
 class Operations:
-    """The namespace, to be changed."""
+    """Write access to the namespace."""
 
     def __init__(self, catalog: Catalog, live: LiveNamespace, view: CatalogView) -> None:
         self._catalog = catalog
         self._live = live
         self._view = view
-        # A rule is changed by replacing those of its subscription: one change after the other.
+        # A rule is changed by replacing all rules of its subscription: one change at a time.
         self._changing_rules = asyncio.Lock()
 
     async def put(
@@ -60,7 +60,7 @@ class Operations:
         permission: Permission,
         caller: Caller,
     ) -> str:
-        """Make or replace what the path names; answers with how it is now."""
+        """Create or replace the resource; returns its new state."""
         if resource.sort is Sort.RULE:
             return await self._put_rule(resource, description, is_update, caller)
         if resource.sort not in (Sort.ENTITY, Sort.SUBSCRIPTION):
@@ -79,7 +79,7 @@ class Operations:
         return self._view.document(record, caller)
 
     async def delete(self, resource: Resource) -> None:
-        """Take away what the path names."""
+        """Delete the resource."""
         if resource.sort is Sort.RULE:
             await self._delete_rule(resource)
         elif resource.sort in (Sort.ENTITY, Sort.SUBSCRIPTION):
@@ -114,7 +114,7 @@ class Operations:
     def _with_message_size(
         self, before: QueueSpec | TopicSpec, after: QueueSpec | TopicSpec
     ) -> QueueSpec | TopicSpec:
-        """Clients send back the size that they were shown: left open, it stays open."""
+        """Clients send back the size that they were shown: if it was not set, it stays unset."""
         shown = message_bytes_max(before, self._catalog.profile) // KILOBYTE
         reported = after.max_message_size_in_kilobytes
         if before.max_message_size_in_kilobytes is None and reported == shown:
@@ -122,7 +122,7 @@ class Operations:
         return after
 
     def _with_asked_size(self, spec: EntitySpec) -> EntitySpec:
-        """The size of each fragment, where a client sends the total that it was shown."""
+        """The size of each fragment, when a client sends the total that it was shown."""
         if isinstance(spec, SubscriptionSpec) or not spec.enable_partitioning:
             return spec
         profile = self._catalog.profile
@@ -131,7 +131,7 @@ class Operations:
         return replace(spec, max_size_in_megabytes=asked)
 
     async def _put_policies(self, path: str, wanted: Sequence[AccessPolicy]) -> None:
-        """The entity has these policies and no others."""
+        """Set all policies of the entity."""
         names = {policy.name for policy in wanted}
         for policy in self._catalog.policies(path):
             if policy.name not in names:
@@ -175,7 +175,7 @@ class Operations:
 
 
 def _refuse_early_partitioning(spec: EntitySpec, caller: Caller) -> None:
-    """Partitioning came with a version of the API, and is refused before it (CON-12)."""
+    """Partitioning came with a version of the API, and is refused in earlier ones (CON-12)."""
     if isinstance(spec, SubscriptionSpec) or not spec.enable_partitioning:
         return
     if caller.version < _PARTITIONING:

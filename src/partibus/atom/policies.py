@@ -1,7 +1,7 @@
 """Access policies inside descriptions: authorization rules with their keys (SAS-1 to SAS-3).
 
-Owns the way between policies and `AuthorizationRules` elements. What a policy may be is
-`control.policies`' to say, and the catalog keeps them. Called by the operations.
+Owns the conversion between policies and `AuthorizationRules` elements. `control.policies` decides
+what is valid, and the catalog keeps them. Called by the operations.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _TYPE: Final = "SharedAccessAuthorizationRule"
 
 
 def read_policies(description: Description, profile: Profile) -> tuple[AccessPolicy, ...] | None:
-    """The policies that a description asks for; None when it says nothing about them."""
+    """The policies in a description; None when it has no such element."""
     holder = description.child(RULES)
     if holder is None:
         return None
@@ -50,7 +50,7 @@ def _read(rule: Description) -> AccessPolicy:
 
 
 def write_policies(policies: Iterable[AccessPolicy], created: str, updated: str) -> str:
-    """The element; the moments are those of the entity, as policies have none of their own."""
+    """The element; the timestamps are those of the entity, as policies have none."""
     return branch(RULES, (_write(policy, created, updated) for policy in policies))
 
 

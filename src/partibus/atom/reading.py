@@ -1,9 +1,9 @@
-"""Reading XML that strangers send: guarded parsing, elements by name, values by type.
+"""Reading untrusted XML: guarded parsing, elements by name, values by type.
 
-Owns the guards (no document type, no entities, no surprising encodings) and the way from the
-text of an element to a value. Prefixes mean nothing, namespaces do; unknown elements are passed
-over, as newer clients send them. Every refusal is an `ArgumentError` or a `PropertyRefused`
-that names the element. Called by the modules of this package that read descriptions.
+Owns the guards (no document type, no entities, no unusual encodings) and the conversion of an
+element's text to a value. Prefixes are ignored, namespaces count; unknown elements are skipped, as
+newer clients send them. Every refusal is an `ArgumentError` or a `PropertyRefused` that names the
+element. Called by the modules of this package that read descriptions.
 """
 
 import re
@@ -29,7 +29,7 @@ _SHOWN_LENGTH_MAX: Final = 64
 
 
 class Description:
-    """One element and its children by name, nil ones left out."""
+    """One element and its children by name, without nil ones."""
 
     def __init__(self, element: Element) -> None:
         self._element = element
@@ -50,18 +50,18 @@ class Description:
         return self._element.text or ""
 
     def child(self, name: str) -> "Description | None":
-        """The one child of that name; None when there is none."""
+        """The only child with that name; None when there is none."""
         found = self._children.get(name, ())
         if len(found) > 1:
             raise PropertyRefused(name, "the element appears more than once.")
         return Description(found[0]) if found else None
 
     def children(self, name: str) -> Iterator["Description"]:
-        """The children of that name, which may be many."""
+        """All children with that name."""
         return map(Description, self._children.get(name, ()))
 
     def text_of(self, name: str) -> str | None:
-        """The text of the one child of that name; None when there is none."""
+        """The text of the only child with that name; None when there is none."""
         child = self.child(name)
         if child is None:
             return None
@@ -71,7 +71,7 @@ class Description:
 
 
 def read_entry(body: bytes) -> Description:
-    """The description that an Atom entry carries."""
+    """The description in an Atom entry."""
     root = _parse(body)
     if root.tag != f"{{{ATOM}}}entry":
         raise ArgumentError("The request must be an Atom entry.")
@@ -87,7 +87,7 @@ def _parse(body: bytes) -> Element:
         root: Element = fromstring(body, forbid_dtd=True)
     except DefusedXmlException as error:
         raise ArgumentError("A document type and entities are not allowed.") from error
-    # Encodings that the parser does not know end in one of the last two.
+    # Encodings unknown to the parser raise one of the last two.
     except (ParseError, LookupError, ValueError) as error:
         raise ArgumentError(f"The request is not well-formed XML: {error}.") from error
     return root
@@ -106,7 +106,7 @@ def _is_ours(element: Element) -> bool:
 
 
 def read_text(_name: str, text: str) -> str:
-    """Text as it stands."""
+    """Text, unchanged."""
     return text
 
 
@@ -119,7 +119,7 @@ def read_boolean(name: str, text: str) -> bool:
 
 
 def read_integer(name: str, text: str) -> int:
-    """A whole number; its range is checked where it is used."""
+    """An integer; its range is checked where it is used."""
     match = _INTEGER.fullmatch(text.strip())
     value = None if match is None else int(match[0])
     if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
@@ -144,5 +144,5 @@ def read_status(name: str, text: str) -> EntityStatus:
 
 
 def shown(text: str) -> str:
-    """As much of a stranger's text as an error repeats."""
+    """A client's text, shortened for an error."""
     return text if len(text) <= _SHOWN_LENGTH_MAX else text[:_SHOWN_LENGTH_MAX] + "..."

@@ -1,7 +1,7 @@
 """What the path of a request names: an entity, a rule, a list of them, or the namespace.
 
-Owns the grammar of paths (ENT-10, amqp-contract 12.2). It never asks whether something exists:
-a path that makes no sense names an entity that cannot exist. Called by the application.
+Owns the grammar of paths (ENT-10, amqp-contract 12.2). It must never check whether something
+exists: an invalid path names an entity that cannot exist. Called by the application.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _RULES: Final = "rules"
 
 
 class Sort(Enum):
-    """The sorts of resource."""
+    """The kinds of resource."""
 
     NAMESPACE = auto()
     QUEUES = auto()
@@ -35,7 +35,7 @@ _COLLECTIONS: Final = {"queues": Sort.QUEUES, "topics": Sort.TOPICS}
 
 @dataclass(slots=True, frozen=True)
 class Resource:
-    """A path taken apart; `entity` is the queue or topic, `path` all of it as it came."""
+    """A parsed path; `entity` is the queue or topic, `path` all of it as received."""
 
     sort: Sort
     path: str
@@ -57,12 +57,12 @@ def rule_path(topic: str, subscription: str, rule: str) -> str:
 
 
 def url_path(path: str) -> str:
-    """A path as it stands in an address; clients expect `$Default` unescaped."""
+    """A path as written in an address; clients expect `$Default` unescaped."""
     return quote(path, safe="/$~")
 
 
 def parse_resource(raw_path: bytes) -> Resource:
-    """Take a path apart; words with a meaning are recognised in any case."""
+    """Parse a path; keywords are recognised in any case."""
     try:
         path = unquote_to_bytes(raw_path).decode().strip("/")
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """Rules as description elements, and back: filters, actions, and values with their types.
 
-Owns amqp-contract 12.6. Whether an expression can be understood is not its business: the
-catalog refuses what cannot (FLT-8). Called by the operations.
+Owns amqp-contract 12.6. It must never check expressions: the catalog refuses invalid ones (FLT-8).
+Called by the operations.
 """
 
 import math
@@ -41,7 +41,7 @@ _ALWAYS: Final = {FilterType.TRUE: "1=1", FilterType.FALSE: "1=0"}
 
 
 def read_rule(description: Description, name: str) -> RuleSpec:
-    """The rule of that name; a description that names another is refused."""
+    """The rule with that name; a description that names another is refused."""
     if description.name not in (RULE, DEFAULT_RULE):
         raise ArgumentError(f"The entry must hold a {RULE}, not '{description.name}'.")
     said = description.text_of("Name")
@@ -95,7 +95,7 @@ def _read_correlation(filtered: Description) -> CorrelationFilter:
 
 
 def read_values(holder: Description | None, where: str) -> dict[str, PropertyValue]:
-    """Names with typed values; none at all when the holder is missing or empty."""
+    """Names with typed values; empty when the element is missing or empty."""
     values: dict[str, PropertyValue] = {}
     for pair in () if holder is None else holder.children(_PAIR):
         name, value = pair.text_of("Key"), pair.child("Value")
@@ -138,7 +138,7 @@ def _read_double(name: str, text: str) -> float:
 
 
 def write_rule(rule: RuleSpec, created: str) -> str:
-    """The description element of a rule; `created` is a moment as text."""
+    """The description element of a rule; `created` is a time as text."""
     parts = (_filter(rule), _action(rule), leaf("CreatedAt", created), leaf("Name", rule.name))
     return branch(RULE, parts, DESCRIPTION_ATTRIBUTES)
 
@@ -175,7 +175,7 @@ def _conditions(correlation: CorrelationFilter) -> Iterable[str]:
 
 
 def write_values(name: str, values: Mapping[str, PropertyValue]) -> str:
-    """Names with typed values, as both vendors' clients take them apart."""
+    """Names with typed values, as both vendors' clients parse them."""
     return branch(name, (_pair(key, value) for key, value in values.items()))
 
 

@@ -1,8 +1,8 @@
-"""Making a backup: what is new is copied from a source, what is known is taken as it is.
+"""Making a backup: new files are copied from a source, known ones are reused.
 
-Owns the comparison with earlier backups and the order of writing: objects first, the manifest
-last. Where the files come from is the source's: a running server, or the data directory of a
-stopped one. Called by `partibus backup`.
+Owns the comparison with earlier backups and the order of writing: objects first, the manifest last.
+The source provides the files: a running server, or the data directory of a stopped one. Called by
+`partibus backup`.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class SourceFile:
 
 @dataclass(slots=True)
 class Description:
-    """What there is to be backed up, as of one moment."""
+    """What there is to back up, at one moment."""
 
     id: str
     made_at: str
@@ -36,7 +36,7 @@ class Description:
     stores: int
     files: list[SourceFile] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
-    """Small files, by their place, that came with the description."""
+    """Small files, by their path, that came with the description."""
 
 
 class Source(Protocol):
@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 class Plan:
-    """What has to be copied, and what an earlier backup has already."""
+    """What must be copied, and what an earlier backup already has."""
 
     def __init__(self, repository: Repository, description: Description) -> None:
         self._repository = repository
@@ -65,18 +65,18 @@ class Plan:
 
     @property
     def missing_bytes(self) -> int:
-        """What has to be copied."""
+        """The bytes that must be copied."""
         inline = sum(map(len, self.description.contents.values()))
         return inline + sum(file.length for file in self.missing)
 
     def _stamps(self) -> dict[tuple[str, str], FileEntry]:
-        """The files of earlier backups that are still there whole, by place and stamp."""
+        """The files of earlier backups that are still intact, by path and stamp."""
         found: dict[tuple[str, str], FileEntry] = {}
         for name in self._repository.ids():
             try:
                 manifest = self._repository.manifest(name)
             except StoreCorrupt:
-                continue  # found by verify; what it knew is copied again
+                continue  # verify reports it; its files are copied again
             if manifest.namespace != self.description.namespace:
                 raise ConfigError(
                     f"{self._repository.directory} holds backups of another namespace "
@@ -89,7 +89,7 @@ class Plan:
 
 
 def carry_out(plan: Plan, repository: Repository, source: Source, advance: Advance) -> Manifest:
-    """Copy what is missing; the backup is there when this returns."""
+    """Copy what is missing; the backup exists when this returns."""
     description = plan.description
     copied: list[FileEntry] = []
     for file in plan.missing:

@@ -1,8 +1,8 @@
 """The manifest of a backup: which files it has, and the checksum of each.
 
 Owns its form on disk: a JSON object with the manifest and the SHA-256 of the manifest's bytes, so
-that damage to the list itself is found. Knows nothing of where files lie. Called by everything
-that makes, verifies, prunes or restores backups.
+that damage to the list itself is found. Knows nothing of where files are. Called by everything that
+makes, verifies, prunes or restores backups.
 """
 
 import datetime
@@ -26,9 +26,10 @@ BACKUP_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z-[0-9a-f]{6}")
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file: its place in a data directory, its content, and how the source knew it.
+    """One file: its path in a data directory, its content, and its stamp in the source.
 
-    A file of the source with the same `stamp` has the same content; none says nothing."""
+    A file of the source with the same `stamp` has the same content; without one nothing is known.
+    """
 
     place: str
     length: int
@@ -55,11 +56,11 @@ class Manifest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stores: int
     files: list[FileEntry]
     copied_bytes: int
-    """What this backup had to copy; the rest was there from earlier ones."""
+    """The bytes that this backup had to copy; earlier ones had the rest."""
 
     @property
     def total_bytes(self) -> int:
-        """What all of its files take."""
+        """The bytes of all of its files."""
         return sum(file.length for file in self.files)
 
 
@@ -69,7 +70,7 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def new_backup_id(now: datetime.datetime) -> str:
-    """An id that sorts by time; two of the same millisecond differ all the same."""
+    """An id that sorts by time; two of the same millisecond still differ."""
     return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{secrets.token_hex(3)}"
 
 
@@ -80,7 +81,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(name: str, data: bytes) -> Manifest:
-    """The manifest from its bytes; StoreCorrupt when anything is wrong with them."""
+    """Decode a manifest; StoreCorrupt if anything is wrong with it."""
     try:
         sealed = msgspec.json.decode(data, type=_Sealed)
         content = bytes(sealed.manifest)

@@ -1,8 +1,8 @@
 """A directory of backups: objects by the SHA-256 of their content, and a manifest for each backup.
 
-Owns the layout and its safety: an object has its name only when it is whole and durable, a
-manifest only when all of its objects are; so whatever is interrupted leaves the earlier backups as
-they were. One writer at a time; readers keep a prune waiting. Knows nothing of servers.
+Owns the layout and its safety: an object has its name only when it is complete and durable, a
+manifest only when all of its objects are; so an interruption leaves the earlier backups unchanged.
+One writer at a time; a prune waits for readers. Knows nothing of servers.
 
     partibus-backups           what this directory is, and the version of its layout
     manifests/ID.json          a backup
@@ -49,7 +49,7 @@ class Repository:
 
     @contextlib.contextmanager
     def opened(self, *, writable: bool) -> Iterator["Repository"]:
-        """Hold the directory: alone for writing, with other readers otherwise."""
+        """Lock the directory: exclusively for writing, otherwise shared with other readers."""
         if writable:
             self._make()
         self._check_layout()
@@ -118,22 +118,22 @@ class Repository:
         return manifest
 
     def put_manifest(self, manifest: Manifest) -> None:
-        """The backup is there from now on."""
+        """Write the manifest; from now on the backup exists."""
         write_private(self._manifests / f"{manifest.id}.json", encode_manifest(manifest))
 
     def drop_manifest(self, name: str) -> None:
-        """The backup is not there any more; what only it needed goes with `sweep`."""
+        """Delete the manifest; what only this backup needed is deleted by `sweep`."""
         (self._manifests / f"{name}.json").unlink()
         sync_directory(self._manifests)
 
     # --- objects --------------------------------------------------------------------------
 
     def object_path(self, sha256: str) -> Path:
-        """Where an object lies."""
+        """Where an object is."""
         return self._objects / sha256[:2] / sha256
 
     def add(self, chunks: Iterable[bytes], advance: Advance | None = None) -> tuple[str, int]:
-        """Keep a content; answers its SHA-256 and its length."""
+        """Store a content; returns its SHA-256 and its length."""
         beside = self._objects / f"{INCOMING}{secrets.token_hex(8)}"
         digest = hashlib.sha256()
         length = 0
@@ -158,7 +158,7 @@ class Repository:
         return sha256, length
 
     def has(self, sha256: str, length: int) -> bool:
-        """Whether an object is there, by its name and its length."""
+        """Whether an object exists, by its name and its length."""
         try:
             return self.object_path(sha256).stat().st_size == length
         except FileNotFoundError:
@@ -182,9 +182,10 @@ class Repository:
             raise StoreCorrupt(f"{path}: the content fails its checksum.")
 
     def sweep(self) -> tuple[int, int]:
-        """Delete what no backup needs; answers how many files and bytes that were.
+        """Delete what no backup needs; returns how many files and bytes that were.
 
-        Nothing is deleted unless every manifest can be read."""
+        Nothing is deleted unless every manifest can be read.
+        """
         needed = {file.sha256 for name in self.ids() for file in self.manifest(name).files}
         count = size = 0
         for path in self._objects.glob("??/*"):

@@ -1,7 +1,7 @@
-"""Whether the backups of a directory are what they were.
+"""Whether the backups of a directory are intact.
 
-Owns the look at every object that a backup needs, each read once however many need it, and the
-report. It goes on after a finding, so that one look shows all. Called by `partibus backup verify`
+Owns the check of every object that a backup needs, each read once however many need it, and the
+report. It continues after a finding, so that one run shows all. Called by `partibus backup verify`
 and before a restore.
 """
 
@@ -14,7 +14,7 @@ from partibus.domain.errors import BusError
 
 @dataclass(slots=True)
 class BackupReport:
-    """What was found of one backup."""
+    """The findings for one backup."""
 
     id: str
     files: int = 0

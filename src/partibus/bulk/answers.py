@@ -16,13 +16,13 @@ Messages = tuple[Sequence[Held], Sequence[bytes]]
 
 
 class Answer(Generic[Value]):
-    """One answer to come; `await answer.value`."""
+    """A future answer; `await answer.value`."""
 
     def __init__(self) -> None:
         self.value: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
 
     def put(self, value: Value) -> None:
-        """Set the answer; the caller may have gone."""
+        """Set the answer; ignored if the caller has gone."""
         if not self.value.done():
             self.value.set_result(value)
 
@@ -31,7 +31,7 @@ class Answer(Generic[Value]):
         if not self.value.done():
             self.value.set_exception(error)
 
-    # Most ports have one method for the value beside `failed`.
+    # Most ports have one method for the value besides `failed`.
     claimed = put
     claims_listed = put
     cursors_listed = put

@@ -1,9 +1,9 @@
-"""Which messages of a read are wanted, judged where they lie.
+"""Which messages of a read are wanted, decided on the server.
 
 Owns the filter of one read: an SQL filter in the language of subscription rules, sessions, ids and
-a span of time. What does not pass never leaves the bus. Messages are seen as one who peeks sees
-them, with what was laid over them since (a dead-letter reason, say). Called by the Flight
-server for reads that ask for less than everything.
+a time range. What does not match never leaves the bus. Messages are matched as a peek shows them,
+with their overlays (for example a dead-letter reason). Called by the Flight server for reads with a
+filter.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class HeldView(StoredView):
 
     @property
     def application(self) -> dict[str, object]:
-        """The application properties, with what has changed since."""
+        """The application properties, including changes since."""
         if self._application is None:
             found = super().application
             if self._held.overlay is not None:
@@ -51,7 +51,7 @@ class HeldView(StoredView):
 
 
 class MessageFilter:
-    """What a read lets through."""
+    """The filter of one read."""
 
     def __init__(self, choice: Choice, index: int) -> None:
         self._index = index
@@ -61,7 +61,7 @@ class MessageFilter:
         self._from_ms, self._to_ms = choice.enqueued_from_ms, choice.enqueued_to_ms
 
     def sift(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> Messages:
-        """Those that pass, in their order."""
+        """The matching messages, in order."""
         kept: list[Held] = []
         kept_bodies: list[bytes] = []
         for held, body in zip(messages, bodies, strict=True):
@@ -81,7 +81,7 @@ class MessageFilter:
                 return False
             return self._filter is None or self._filter.matches(view) is True
         except (EvaluationError, DecodeError):
-            # A filter that has no value for a message does not want it (FLT-9).
+            # A filter that cannot be evaluated for a message does not match it (FLT-9).
             return False
 
 

@@ -1,8 +1,8 @@
 """The bulk path over Arrow Flight.
 
-Owns the Flight server of this process: its threads, the token of each call, and messages as
-record batches. Each call is answered by the event loop, which it waits for; no state is kept
-here. Importing this module needs pyarrow, so nobody does before bulk is asked for.
+Owns the Flight server of this process: its threads, the token of each call, and messages as record
+batches. Each call is answered by the event loop, which it waits for; no state is kept here.
+Importing this module needs pyarrow, so it happens only when bulk is first used.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.memory_room import held_until_stored
 
 ANSWER_S_MAX: Final = 120.0
-"""The loop answers in milliseconds; a store that hangs must not hold a thread for ever."""
+"""The loop answers in milliseconds; a store that hangs must not block a thread forever."""
 PUT_BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
 """The largest message that an entity can accept has 100 MB."""
 _MIDDLEWARE: Final = "token"
@@ -51,10 +51,10 @@ Put = asked.PutRequest | asked.StagedPutRequest
 
 
 class Doorkeeper(Protocol):
-    """Who says whether a token is good."""
+    """Decides whether a token is valid."""
 
     def admit(self, token: str) -> None:
-        """Raise Unauthorized unless the token is a good one, for whatever it is."""
+        """Raise Unauthorized unless the token is valid, for whatever entity."""
         ...
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
@@ -64,7 +64,7 @@ class Doorkeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: the form of its request, the right it needs, and who answers."""
+    """One action: the form of its request, the right it needs, and its handler."""
 
     request: type[asked.Request]
     right: Rights
@@ -79,13 +79,13 @@ class TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Takes the token from the header of each call; one without a good token goes no further."""
+    """Takes the token from the header of each call; one without a valid token is refused."""
 
     def __init__(self, admit: Callable[[str], None]) -> None:
         self._admit = admit
 
     def start_call(self, info: object, headers: dict[str, list[str]]) -> TokenMiddleware:
-        """Keep the token; what it is good for is asked with the path."""
+        """Keep the token; its rights are checked later, with the path."""
         values = [value for name, value in headers.items() if name.lower() == "authorization"]
         token = values[0][0] if values and values[0] else ""
         try:
@@ -171,7 +171,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Take messages, batch by batch, and tell what became of each batch."""
+        """Store messages, batch by batch, and report the outcome of each batch."""
         token, raw = _token(context), descriptor.command or b""
         request = self._call(self._put_request(token, raw))
         for number, chunk in enumerate(reader):
@@ -194,7 +194,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> flight.SchemaResult:
         """The schema of whole messages; a stream of another form brings its own.
 
-        It is answered because the library would show a refusal of this call as a traceback."""
+        It is answered because the library would show a refusal as a traceback.
+        """
         return flight.SchemaResult(SCHEMAS["message"])
 
     def do_exchange(
@@ -232,7 +233,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return request
 
     async def _put(self, request: Put, number: int, payloads: list[bytes]) -> Fields:
-        """Store a batch when there is memory for it; its stream is not read meanwhile."""
+        """Store a batch when there is memory for it; its stream is not read until then."""
         async with held_until_stored(self._memory, sum(map(len, payloads))):
             return await self._store(request, number, payloads)
 
@@ -250,18 +251,19 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     # --- between the two ------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Have the loop do something, and wait."""
+        """Run something on the loop, and wait."""
         return _outcome(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _batches(self, ticket: asked.Ticket) -> Generator[pa.RecordBatch, None, None]:
-        """One batch is on the wire while the loop reads the next."""
+        """One batch is sent while the loop reads the next."""
         for messages, bodies in self._messages(ticket):
             yield record_batch(ticket, (messages, bodies))
 
     def _sifted(self, ticket: asked.Ticket) -> Generator[Sifted, None, None]:
-        """What the filter lets through; with each batch, how many messages were looked at.
+        """The messages that pass the filter; with each batch, how many messages were checked.
 
-        A batch may be empty: the reader counts what was there, and sees that the read goes on."""
+        A batch may be empty: the reader counts what was checked, and sees that the read continues.
+        """
         assert ticket.choice is not None
         chosen = MessageFilter(ticket.choice, ticket.fragment)
         for messages, bodies in self._messages(ticket):
@@ -270,7 +272,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             yield batch, pa.py_buffer(asked.write_answer(reported))
 
     def _messages(self, ticket: asked.Ticket) -> Generator[Messages, None, None]:
-        """The messages of a stream, batch by batch; the next is asked for when one was taken."""
+        """The messages of a stream, batch by batch; the next is read when one was accepted."""
         reading = Reading(self._memory)
         try:
             coming = self._read(reading, ticket, ticket.first)
@@ -290,7 +292,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return asyncio.run_coroutine_threadsafe(batch, self._loop)
 
     def _tell(self, news: Callable[[], None]) -> None:
-        """Have the loop know; when it is closed, nobody counts any more."""
+        """Notify the loop; ignored when it is closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(news)
 
@@ -321,7 +323,7 @@ def _outcome(future: "Future[Result]") -> Result:
 
 
 def flight_error(error: BusError) -> Exception:
-    """An error as Flight carries it: the kind, and our own fields as JSON."""
+    """An error in Flight's form: the kind, and our own fields as JSON."""
     text = msgspec.json.encode(error_fields(error)).decode()
     kind: type[Exception] = flight.FlightServerError
     if isinstance(error, Unauthorized):

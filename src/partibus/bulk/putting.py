@@ -1,8 +1,8 @@
-"""Messages in bulk on their way in.
+"""Messages that are sent in bulk.
 
-Owns the way of one batch: each message is read as from any sender, goes to the fragment of its
-key or to the next in turn, and is counted as accepted when it is durable. What is refused is
-reported row by row and holds nobody else up. Runs on the event loop.
+Owns the storing of one batch: each message is read as from any sender, goes to the fragment of its
+key or to the next in turn, and counts as accepted when it is durable. Refused messages are reported
+row by row and do not hold up the others. Runs on the event loop.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Batch:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.refusals: Refusals = {}
         self.duplicate_count = 0
-        """Messages that were there already (DUP-1)."""
+        """Messages that were duplicates (DUP-1)."""
 
     async def send(self, payloads: Sequence[bytes]) -> Refusals:
         """Store them; returns the rows that were refused, and why."""
@@ -78,7 +78,7 @@ class Batch:
 
 
 def stored_form(entity: Entity, payload: bytes) -> NewMessage:
-    """A message as the fragments of an entity store it; refused when the entity cannot take it."""
+    """A message in the stored form of an entity; raises if the entity cannot accept it."""
     if len(payload) > entity.message_bytes_max:
         raise too_large(entity)
     message = to_stored(payload, entity.spec.requires_duplicate_detection)

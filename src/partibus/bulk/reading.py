@@ -1,9 +1,9 @@
-"""What a read in bulk holds in memory until its client has taken it.
+"""The memory that a bulk read uses until its client has received the data.
 
-Owns the part of one stream in the server's memory account: the batch that is being read and the
-one that is on the wire. When what waits for clients fills half of the account, a stream reads on
-only after some of it was taken; before that, its batches become smaller. Everything here runs on
-the event loop; the thread of the stream only says that a batch was taken. Called by the Flight
+Owns the part of one stream in the server's memory account: the batch that is being read and the one
+that is being sent. When data waiting for clients fills half of the account, a stream continues only
+after some of it was received; before that, its batches become smaller. Everything here runs on the
+event loop; the thread of the stream only reports that a batch was received. Called by the Flight
 server.
 """
 
@@ -16,7 +16,7 @@ from partibus.domain.errors import ServerBusy
 from partibus.gateway.memory_account import MemoryAccount, Share
 
 LOOK_S: Final = 0.02
-"""How often a stream that waits looks for room."""
+"""How often a waiting stream checks for room."""
 WAIT_S_MAX: Final = 60.0
 NO_ROOM: Final = (
     "What waits for clients to take it has reached the server's memory limit. Read on in a few"
@@ -33,7 +33,7 @@ class Reading:
         self._is_over = False
 
     async def batch(self, read: Callable[[int], Awaitable[Messages]], most_bytes: int) -> Messages:
-        """The next messages, when there is room for them; they are held from now on."""
+        """The next messages, when there is room for them; they count from now on."""
         if not await self._room_came():
             raise ServerBusy(NO_ROOM)
         messages, bodies = await read(max(1, self._memory.pull(most_bytes)))
@@ -42,7 +42,7 @@ class Reading:
         return messages, bodies
 
     def taken(self, byte_count: int) -> None:
-        """The client has taken a batch."""
+        """The client has received a batch."""
         if not self._is_over:
             self._hold(-byte_count)
 
@@ -55,7 +55,7 @@ class Reading:
         self._share.update(0, 0, self._share.unsent_bytes + byte_count)
 
     async def _room_came(self) -> bool:
-        """Whether there is room; a stream that holds nothing is not what fills the memory."""
+        """Whether there is room; a stream that uses nothing is not what fills the memory."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + WAIT_S_MAX
         while self._share.unsent_bytes and 2 * self._memory.unsent_bytes > self._memory.limit_bytes:
@@ -66,5 +66,5 @@ class Reading:
 
 
 def held_bytes(bodies: Sequence[bytes]) -> int:
-    """What the bodies of a batch take, as they are and in the batch that is made of them."""
+    """The memory of a batch's bodies, both as they are and in the batch made of them."""
     return 2 * sum(map(len, bodies))

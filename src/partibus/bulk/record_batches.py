@@ -1,7 +1,7 @@
-"""Messages as record batches, in the form that was asked for.
+"""Messages as record batches, in the requested form.
 
-Owns the schemas of reads and the way of stored messages into their columns: whole messages as a
-peek encodes them, or their parts. Importing this module needs pyarrow. Called by the Flight server.
+Owns the schemas of reads and the conversion of stored messages to columns: whole messages as a peek
+encodes them, or their parts. Importing this module needs pyarrow. Called by the Flight server.
 """
 
 from collections.abc import Sequence

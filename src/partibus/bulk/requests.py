@@ -1,8 +1,8 @@
-"""What is asked over the bulk path, as it stands in tickets, descriptors and actions.
+"""Requests of the bulk path, as encoded in tickets, descriptors and actions.
 
-Owns the forms: JSON objects, read strictly, with a limit on everything. Numbers are those of
-a fragment; fragments are named by their index within the entity. It decides nothing and knows
-no fragment.
+Owns the forms: JSON objects, validated strictly, with a limit on everything. Numbers are those of a
+fragment; fragments are named by their index within the entity. It must never decide anything or use
+a fragment.
 """
 
 from typing import Annotated, Any, Final, TypeVar
@@ -14,7 +14,7 @@ from partibus.domain.errors import ArgumentError
 from partibus.domain.sequence import SEQUENCE_MAX
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
-"""A claim over a thousand fragments needs less."""
+"""Enough for a claim over a thousand fragments."""
 DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000
 MESSAGES_MAX: Final = 10_000_000
 BYTES_MAX: Final = 1 << 40
@@ -35,13 +35,13 @@ SubQueue = Annotated[str, Meta(pattern="^(none|deadletter|waiting)$")]
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """What every request names."""
+    """The fields of every request."""
 
     entity: Path
 
 
 class StatusRequest(Request):
-    """How the fragments stand."""
+    """The status of the fragments."""
 
     sub_queue: SubQueue = "none"
     fragments: list[Index] | None = None
@@ -55,7 +55,7 @@ class Limits(Struct, forbid_unknown_fields=True):
 
 
 class PlanRequest(Request, rename={"start": "from"}):
-    """How far a read of each fragment would come, within the limits of each or of all."""
+    """How far a read of each fragment would get, within the limits of each or of all."""
 
     start: dict[Index, Number]
     limits: dict[Index, Limits] = {}
@@ -82,7 +82,7 @@ class ClaimRequest(Request):
 
 
 class RenewRequest(Request):
-    """Hold them for longer."""
+    """Extend a claim."""
 
     owner: Name
     epoch: Epoch
@@ -92,7 +92,7 @@ class RenewRequest(Request):
 
 
 class SettleRequest(Request):
-    """Complete them."""
+    """Complete the claimed messages."""
 
     owner: Name
     epoch: Epoch
@@ -101,7 +101,7 @@ class SettleRequest(Request):
 
 
 class ReleaseRequest(Request):
-    """Give them back."""
+    """Release the claimed messages."""
 
     owner: Name
     epoch: Epoch
@@ -122,7 +122,7 @@ class CursorRequest(Request):
 
 
 class PlaceRequest(Request):
-    """Make a cursor, or move it."""
+    """Create or move a cursor."""
 
     name: Name
     positions: dict[Index, Number]
@@ -131,13 +131,13 @@ class PlaceRequest(Request):
 
 
 class FilterRequest(Request):
-    """Whether a filter can be used; asked before anything is read with it."""
+    """Check whether a filter is valid, before anything is read with it."""
 
     filter: Annotated[str, Meta(min_length=1)]
 
 
 class Choice(Struct, forbid_unknown_fields=True):
-    """Which messages of a range are wanted; all, where nothing is said."""
+    """Which messages of a range are wanted; by default all."""
 
     filter: str = ""
     session_ids: list[str] | None = None
@@ -159,24 +159,26 @@ class Ticket(Request, rename={"first": "from", "last": "to"}):
     max_bytes_per_batch: Annotated[int, Meta(ge=1, le=BATCH_BYTES_MAX)] = BATCH_BYTES_DEFAULT
     choice: Choice | None = None
     form: Annotated[str, Meta(pattern="^(message|parts|heads)$")] = "message"
-    """Whole messages, or their parts in columns: with bodies, or their heads alone."""
+    """Whole messages, or their parts in columns: with bodies, or only their heads."""
 
 
 class PutRequest(Request):
-    """Where messages are to go.
+    """Where messages are sent.
 
-    `keyless_here`: those without a key stay with the fragments of the process that is asked. For
-    who spreads them over all processes by itself, so that none goes from one to another."""
+    `keyless_here`: those without a key go to fragments of the receiving process. For senders that
+    distribute them over all processes themselves, so that none is passed from one to another.
+    """
 
     deliver: Annotated[str, Meta(pattern="^atLeastOnce$")] = "atLeastOnce"
     keyless_here: bool = False
 
 
 class StagedPutRequest(Request):
-    """Where messages are to be staged: in a stage of a writer whose home is the entity.
+    """Where messages are staged: in a stage of a writer whose home is the entity.
 
     `chunk` is the number of the first batch in the stage; they are bound to `target`, or else to
-    the entity itself."""
+    the entity itself.
+    """
 
     deliver: Annotated[str, Meta(pattern="^staged$")]
     writer: Name
@@ -214,12 +216,12 @@ class DropStagesRequest(Request):
 
 
 class Delivery(Struct):
-    """How messages are to be delivered, whatever else is asked."""
+    """How messages are sent, whatever else is requested."""
 
     deliver: str = "atLeastOnce"
 
 
-# Text that is not UTF-8, and values in values in values, have errors of their own.
+# Text that is not UTF-8, and deeply nested values, raise other errors.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 RequestType = TypeVar("RequestType", bound=Request)
@@ -236,7 +238,7 @@ def read_request(raw: bytes, kind: type[RequestType]) -> RequestType:
 
 
 def read_put(raw: bytes) -> PutRequest | StagedPutRequest:
-    """A request to put messages, of whichever kind."""
+    """A request to put messages, of either kind."""
     try:
         is_staged = msgspec.json.decode(raw, type=Delivery).deliver == "staged"
     except _UNREADABLE:
@@ -245,5 +247,5 @@ def read_put(raw: bytes) -> PutRequest | StagedPutRequest:
 
 
 def write_answer(answer: dict[str, Any]) -> bytes:
-    """An answer as it goes out."""
+    """An answer as bytes."""
     return msgspec.json.encode(answer)

@@ -1,8 +1,8 @@
-"""The fragments of this process, asked in bulk.
+"""Bulk requests to the fragments of this process.
 
-Owns the answers to every action and the reading of ranges, over the fragments of an entity that
-run in this process; those of another worker are asked there. Runs on the event loop, waits for
-fragments and for nothing else. It knows no Arrow and no Flight; rights are checked before.
+Owns the answers to every action and the reading of ranges, over the fragments of an entity that run
+in this process; those of another worker are addressed there. Runs on the event loop and waits only
+for fragments. It must never use Arrow or Flight; rights are checked before.
 """
 
 import asyncio
@@ -48,9 +48,10 @@ class BulkService:
         return self._namespace.resolve(parse_address(path))
 
     def _local(self, path: str, indexes: Iterable[int] | None = None) -> Local:
-        """Its fragments in this process: all, or exactly those asked for.
+        """Its fragments in this process: all, or exactly those requested.
 
-        One that is not here may have moved since it was looked up: whoever asks looks again."""
+        One that is not here may have moved since it was looked up: the client looks it up again.
+        """
         fragments = self.entity(path).fragments
         here = {f.index: local for f in fragments if (local := f.local) is not None}
         if indexes is None:
@@ -67,12 +68,12 @@ class BulkService:
     # --- actions --------------------------------------------------------------------------
 
     async def status(self, request: asked.StatusRequest) -> Fields:
-        """How the fragments stand, without looking at a message."""
+        """The status of the fragments, without reading a message."""
         fragments = self._local(request.entity, request.fragments)
         return {"fragments": {index: _status(fragments[index]) for index in fragments}}
 
     async def plan(self, request: asked.PlanRequest) -> Fields:
-        """How far a read of each fragment would come."""
+        """How far a read of each fragment would get."""
         subqueue = _SUBQUEUES[request.sub_queue]
         whole = asked.Limits(request.max_messages, request.max_bytes)
 
@@ -92,13 +93,13 @@ class BulkService:
         )
 
     async def check_filter(self, request: asked.FilterRequest) -> Fields:
-        """Refuse a filter that cannot be used, before anything is read with it."""
+        """Refuse an invalid filter, before anything is read with it."""
         self.entity(request.entity)
         compile_filter(request.filter)
         return {}
 
     async def claim(self, request: asked.ClaimRequest) -> Fields:
-        """Hold messages."""
+        """Claim messages."""
         claim = (request.owner, request.epoch, request.start)
 
         def command(index: int, answer: Answer[claims.ClaimSummary]) -> Command:
@@ -109,7 +110,7 @@ class BulkService:
         return await _each(self._local(request.entity, request.limits), command, _claim)
 
     async def renew(self, request: asked.RenewRequest) -> Fields:
-        """Hold them for longer."""
+        """Extend a claim."""
         claim = (request.owner, request.epoch, request.start)
         return await _each(
             self._local(request.entity, request.fragments),
@@ -118,7 +119,7 @@ class BulkService:
         )
 
     async def settle(self, request: asked.SettleRequest) -> Fields:
-        """Complete them."""
+        """Complete the claimed messages."""
         claim = (request.owner, request.epoch, request.start)
         return await _each(
             self._local(request.entity, request.fragments),
@@ -127,7 +128,7 @@ class BulkService:
         )
 
     async def release(self, request: asked.ReleaseRequest) -> Fields:
-        """Give them back."""
+        """Release the claimed messages."""
         claim = (request.owner, request.epoch, request.forget)
         return await _each(
             self._local(request.entity, request.fragments),
@@ -136,7 +137,7 @@ class BulkService:
         )
 
     async def claims(self, request: asked.ListRequest) -> Fields:
-        """Who holds what."""
+        """The claims and their owners."""
         return await _each(
             self._local(request.entity, request.fragments),
             lambda _, answer: claims.ListClaims(answer),
@@ -144,7 +145,7 @@ class BulkService:
         )
 
     async def place(self, request: asked.PlaceRequest) -> Fields:
-        """Make a cursor, or move it."""
+        """Create or move a cursor."""
         limits = (request.retain_ms, request.retain_bytes)
         return await _each(
             self._local(request.entity, request.positions),
@@ -155,7 +156,7 @@ class BulkService:
         )
 
     async def drop(self, request: asked.CursorRequest) -> Fields:
-        """Forget a cursor; fragments that do not have it have nothing to forget."""
+        """Delete a cursor; fragments without it ignore this."""
         return await _each(
             self._local(request.entity),
             lambda _, answer: cursors.DropCursor(answer, request.name),
@@ -174,7 +175,7 @@ class BulkService:
     # --- reading --------------------------------------------------------------------------
 
     async def read(self, ticket: asked.Ticket, first: int, most_bytes: int) -> Messages:
-        """The next messages of a read, from a number on, of about `most_bytes`; none at its
+        """The next messages of a read, from a number on, of about `most_bytes`; empty at its
         end."""
         (fragment,) = self._local(ticket.entity, [ticket.fragment]).values()
         answer = MessagesAnswer()
@@ -197,7 +198,7 @@ async def _each(
     fields: Callable[[Result], Fields],
     if_missing: Fields | None = None,
 ) -> Fields:
-    """Ask all fragments at once; a failure is reported in the fragment's place."""
+    """Ask all fragments at once; a failure is reported in place of the fragment's answer."""
 
     async def ask(index: int, fragment: LocalFragment) -> Fields:
         answer = Answer[Result]()
@@ -214,7 +215,7 @@ async def _each(
 
 
 def error_fields(error: BusError) -> Fields:
-    """An error as clients of the bulk path read it."""
+    """An error in the form of the bulk path."""
     return {
         "condition": error.condition,
         "text": error.text,

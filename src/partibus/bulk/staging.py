@@ -1,10 +1,10 @@
-"""Batches that are staged and published, asked in bulk.
+"""Staging and publishing batches over the bulk path.
 
-Owns the way of a chunk into a stage and the actions on stages. All stages of a writer lie in one
+Owns how a chunk is added to a stage and the actions on stages. All stages of a writer are in one
 fragment of the entity that it names, its home, which the writer's name selects; so one record
-publishes them. A row is read and judged here as its destination would, and refused by itself; a
-chunk that cannot be stored fails as a whole and is sent again under its number. Runs on the event
-loop; rights are checked before.
+publishes them. A row is validated here as its destination would, and refused individually; a chunk
+that cannot be stored fails as a whole and is sent again under its number. Runs on the event loop;
+rights are checked before.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from partibus.gateway.namespace import Entity, Namespace, require_sendable
 
 
 class StagedAnswer(Answer[None]):
-    """A chunk is there."""
+    """The chunk is durable."""
 
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
@@ -34,7 +34,7 @@ class StagedAnswer(Answer[None]):
 
 
 class PublishedAnswer(Answer[tuple[int, bool]]):
-    """A batch is on its way, or was before."""
+    """A batch is published, now or by an earlier request."""
 
     def published(self, count: int, is_repeated: bool) -> None:
         self.put((count, is_repeated))
@@ -65,7 +65,7 @@ class StagingService:
     async def stage(
         self, request: asked.StagedPutRequest, chunk: int, payloads: Sequence[bytes]
     ) -> Refusals:
-        """Add a chunk to a stage; gives the rows that can never be messages, and why."""
+        """Add a chunk to a stage; returns the rows that are not valid messages, and why."""
         path = request.target or request.entity
         target = self._entity(path)
         require_sendable(target, parse_address(path))
@@ -87,7 +87,7 @@ class StagingService:
     # --- actions --------------------------------------------------------------------------
 
     async def publish(self, request: asked.PublishRequest) -> dict[str, object]:
-        """Send a batch off, once."""
+        """Publish a batch, once."""
         answer = PublishedAnswer()
         batch = (request.writer, request.series, request.epoch, request.batch)
         command = stages.PublishStages(answer, *batch, request.stages)
@@ -96,7 +96,7 @@ class StagingService:
         return {"published": count, "repeated": is_repeated}
 
     async def drop(self, request: asked.DropStagesRequest) -> dict[str, object]:
-        """Forget what was staged."""
+        """Drop what was staged."""
         answer = Answer[int]()
         what = (request.writer, request.epoch, request.stages, request.forget)
         command = stages.DropStages(answer, *what)
@@ -104,7 +104,7 @@ class StagingService:
         return {"dropped": await answer.value}
 
     async def writer(self, request: asked.WriterRequest) -> dict[str, object]:
-        """What is known of a writer."""
+        """The state of a writer."""
         answer = Answer[list[stages.WriterSummary]]()
         self._home(request.entity, request.writer).submit(stages.ListWriters(answer))
         found = [one for one in await answer.value if one.name == request.writer]

@@ -1,8 +1,8 @@
-"""Options that a verb has without naming each: a command line that stands for a verb.
+"""Options that a verb has without naming each: a command with a generated signature.
 
-Owns the signature and the words that such a command shows, which is all that Typer reads of it.
-The code that adds the options also reads them: `on_server` makes a place of them, `runs_pipeline`
-how a pipeline is run, and `gathers` whatever a function makes of its own parameters.
+Owns the signature and the help of such a command, which is all that Typer reads of it. The code
+that adds the options also reads them: `on_server` makes a place of them, `runs_pipeline` an
+execution, and `gathers` the result of a function with these parameters.
 """
 
 import inspect
@@ -15,7 +15,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 def options_of(
     kinds: Mapping[str, Any], defaults: Mapping[str, object] | None = None
 ) -> list[inspect.Parameter]:
-    """Parameters by name and annotation; None is the default that nobody names."""
+    """Parameters by name and annotation; None is the default of an option that is not given."""
     known = defaults or {}
     return [
         inspect.Parameter(name, _KEYWORD, default=known.get(name), annotation=kind)
@@ -26,8 +26,8 @@ def options_of(
 def gathers(
     name: str, make: Callable[..., object]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """For a verb with a parameter of this name: its value is what `make` makes of options that are
-    declared once, as the parameters of `make`, and shown in its place."""
+    """For a verb with a parameter of this name: its value is the result of `make`, whose parameters
+    are shown as options instead."""
     options = list(inspect.signature(make).parameters.values())
 
     def added(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +52,7 @@ def in_place_of(
 def stands_for(
     command: Callable[..., None], verb: Callable[..., Any], parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The command, shown with the name and words of the verb and these parameters."""
+    """The command, shown with the name and help of the verb and these parameters."""
     shown = [parameter.replace(kind=_KEYWORD) for parameter in parameters]
     command.__signature__ = inspect.Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

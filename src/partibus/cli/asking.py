@@ -1,8 +1,8 @@
-"""From a verb's options to a server, or to an exit.
+"""From a verb's options to a server, or to an exit code.
 
-Owns `on_server` and `perhaps_on_server`, which give a verb the options that say which server is
-meant and the place they name, and the printing of JSON. A verb may be a coroutine; it is then run.
-Errors are reported through `failures`. Stands around every verb that talks to a server.
+Owns `on_server` and `perhaps_on_server`, which give a verb the options that select a server and the
+place they name, and the printing of JSON. A verb may be a coroutine; it is then run. Errors are
+reported through `failures`. Wraps every verb that talks to a server.
 """
 
 import inspect
@@ -31,7 +31,7 @@ SERVER_OPTIONS = {
 
 
 def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., None]:
-    """A verb whose first parameter is the place; the options that find it are added."""
+    """A verb whose first parameter is the place; the options that select it are added."""
 
     def at_once(find: "Callable[[], Place]", *given: P.args, **named: P.kwargs) -> Any:
         return verb(find(), *given, **named)
@@ -42,8 +42,8 @@ def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., Non
 def perhaps_on_server(
     verb: "Callable[Concatenate[Callable[[], Place], P], Any]",
 ) -> Callable[..., None]:
-    """A verb that can do without a server: its first parameter finds the place when it is called,
-    so that options that name none, or a wrong one, do not prevent the verb's other way."""
+    """A verb that may not need a server: its first parameter finds the place when called, so that
+    options that name none, or a wrong one, matter only then."""
     return _with_server_options(verb, verb)
 
 
@@ -64,7 +64,7 @@ def _with_server_options(run: Callable[..., Any], verb: Callable[..., Any]) -> C
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a verb; SIGTERM ends it as Ctrl-C does, with locks given back and links closed."""
+    """Run a verb; SIGTERM ends it as Ctrl-C does, with locks released and links closed."""
     import asyncio
     import signal
 
@@ -88,5 +88,5 @@ def server_at(place: "Place") -> "RemoteServer":
 
 
 def print_json(answer: object) -> None:
-    """An answer for programs; people like it indented too."""
+    """An answer for programs; indented, for people too."""
     typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))

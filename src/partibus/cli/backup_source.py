@@ -1,8 +1,8 @@
 """A running server as the source of a backup, over HTTP.
 
 Owns the requests: one that captures everything, one for each file, and one that lets the server
-delete files again, which is sent whatever happened before. A file is followed by its SHA-256, so
-that what arrives is what the server read. Called by `partibus backup`.
+delete files again, which is sent in any case. A file is followed by its SHA-256, so that damage in
+transit is found. Called by `partibus backup`.
 """
 
 import base64
@@ -35,7 +35,7 @@ class ServerSource:
 
     @contextlib.contextmanager
     def described(self) -> Iterator[Description]:
-        """Have everything captured, and held until the end of the block."""
+        """Have everything captured, and kept until the end of the block."""
         answer = self._server.ask("POST", "/backups")
         try:
             description = _description(answer)
@@ -47,7 +47,7 @@ class ServerSource:
         try:
             yield description
         finally:
-            # A server that does not answer gives the files up by itself, after a minute.
+            # If the server does not answer, it releases the files by itself after a minute.
             with contextlib.suppress(CommandFailed):
                 self._server.ask("DELETE", f"/backups/{self._id}")
 
@@ -75,7 +75,7 @@ def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[b
     while left:
         chunk = response.read(min(CHUNK_BYTES, left))
         if not chunk:
-            raise CommandFailed(f"the server broke off while it sent {file.place}; try again.")
+            raise CommandFailed(f"the server stopped while sending {file.place}; try again.")
         digest.update(chunk)
         left -= len(chunk)
         yield chunk

@@ -1,6 +1,6 @@
-"""What the shell may complete: names of entities and of contexts.
+"""Shell completion: names of entities and of contexts.
 
-Owns short, silent questions: a server that is slow or away completes nothing, and no error
+Owns short, silent requests: with a slow or unreachable server nothing is completed, and no error
 ever reaches the command line that is being typed. Called by the shell through typer.
 """
 
@@ -12,7 +12,7 @@ COMPLETION_SECONDS_MAX: Final = 1.0
 
 
 def complete_entity(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The paths of entities that begin with what was typed."""
+    """The paths of entities that begin with the typed text."""
     try:
         from partibus.cli.place import find_place
         from partibus.cli.remote import RemoteServer
@@ -21,16 +21,16 @@ def complete_entity(ctx: typer.Context, incomplete: str) -> list[str]:
         place = find_place(*map(given.get, ("connection_string", "url", "context", "ca_file")))
         answer = RemoteServer(place, COMPLETION_SECONDS_MAX).ask("GET", "/entities")
         names = [str(entity["name"]) for entity in answer["entities"]]
-    except Exception:  # completion has nowhere to tell a failure
+    except Exception:  # completion cannot report a failure
         return []
     return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_context(incomplete: str) -> list[str]:
-    """The names of contexts that begin with what was typed."""
+    """The names of contexts that begin with the typed text."""
     try:
         from partibus.cli.contexts import load_contexts
 
         return [name for name in load_contexts().named if name.startswith(incomplete)]
-    except Exception:  # completion has nowhere to tell a failure
+    except Exception:  # completion cannot report a failure
         return []

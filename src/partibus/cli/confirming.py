@@ -1,7 +1,7 @@
-"""Asking before something that cannot be taken back.
+"""Asking before something that cannot be undone.
 
-Owns the question and what happens where nobody can answer it: without a terminal the command
-fails unless --yes was given. Called by the verbs that delete or send again.
+Owns the question and what happens without a terminal: then the command fails unless --yes was
+given. Called by the verbs that delete or send again.
 """
 
 import sys
@@ -10,7 +10,7 @@ import typer
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on, or end the program."""
+    """Ask; continue, or end the program."""
     if yes:
         return
     from partibus.cli.failures import CommandFailed

@@ -1,7 +1,7 @@
-"""Named connections in a file of the user's own: contexts.
+"""Named connections in a file of the user: contexts.
 
-Owns the file `contexts.toml` in the user's configuration directory, readable by nobody else,
-and which of its contexts is the current one. It prints nothing; secrets leave it only as
+Owns the file `contexts.toml` in the user's configuration directory, readable only by the user, and
+which of its contexts is the current one. It must never print anything; secrets are only used for
 the connection that a verb opens. Read by `place`, written by `partibus context`.
 """
 
@@ -37,7 +37,7 @@ class Contexts:
     current: str | None = None
 
     def get(self, name: str) -> Context:
-        """A context by its name; one that does not exist is an error with what there is."""
+        """A context by its name; a missing one is an error that lists the existing ones."""
         if name in self.named:
             return self.named[name]
         known = ", ".join(sorted(self.named)) or "none"
@@ -55,7 +55,7 @@ def contexts_file() -> Path:
 
 
 def load_contexts() -> Contexts:
-    """Read the file; none is the same as an empty one."""
+    """Read the file; a missing file is like an empty one."""
     file = contexts_file()
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def save_contexts(contexts: Contexts) -> Path:
 
 
 def is_private(file: Path) -> bool:
-    """Whether nobody but its owner may read the file."""
+    """Whether only its owner may read the file."""
     return not file.exists() or file.stat().st_mode & 0o077 == 0
 
 

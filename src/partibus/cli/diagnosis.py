@@ -1,9 +1,9 @@
-"""Why a client cannot connect: one check after the other, each with what to do.
+"""Why a client cannot connect: a series of checks, each with advice.
 
 Owns the checks of `partibus doctor` in the order in which a connection is made: the string, the
-name, the port, TLS, AMQP, the token, the entity and its rights, and beside them HTTP, the
-management API and the clocks. A check that cannot be made because an earlier one failed is left
-out. Nothing is sent to an entity and nothing received from one.
+name, the port, TLS, AMQP, the token, the entity and its rights, and in addition HTTP, the
+management API and the clocks. A check that depends on a failed one is left out. It must never send
+to an entity or receive from one.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ SECONDS_MAX: Final = 10.0
 SKEW_SECONDS_MAX: Final = 5.0
 _SESSIONS: Final = "requires sessions"
 _RECEIVED_FROM: Final = ("/subscriptions/", "/$deadletterqueue")
-"""In the paths of what is only received from."""
+"""In the paths of entities that can only be received from."""
 
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What one check found; `advice` says what to do when it is not good."""
+    """The result of one check; `advice` says what to do when it failed."""
 
     check: str
     status: Status
@@ -47,7 +47,7 @@ class Finding:
 
 
 async def diagnose(place: Place, entity: str | None) -> AsyncIterator[Finding]:
-    """Every check that makes sense, in order; it ends early where nothing more can be learnt."""
+    """All applicable checks, in order; ends early when nothing more can be found out."""
     entity = entity or place.connection.entity_path
     yield _string(place)
     yield (name := await _name(place))

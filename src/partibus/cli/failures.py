@@ -1,8 +1,8 @@
-"""What goes wrong, reported in one line with an exit code that programs can rely on.
+"""Failures, reported in one line with an exit code that programs can rely on.
 
-Owns the translation of every failure of a verb: of the bus, of the network, of a file, of
-the user's hand on Ctrl-C. No failure of these kinds ever shows a traceback. Called by
-`asking`, which stands around every verb that talks to a server.
+Owns the translation of every failure of a verb: of the bus, of the network, of a file, and Ctrl-C.
+Such failures must never show a traceback. Called by `asking`, which wraps every verb that talks to
+a server.
 """
 
 import os
@@ -28,11 +28,11 @@ from partibus.server.failure import (
 )
 
 EXIT_NOTHING: Final = 7
-"""Nothing came, and --fail-empty asked for an error then."""
+"""Nothing was received, and --fail-empty was given."""
 EXIT_EXISTS: Final = 8
-"""What was to be made is there already."""
+"""What should be created already exists."""
 EXIT_INTERRUPTED: Final = 130
-# Vendor texts end with ids for the log; one of them is enough for a person.
+# Vendor texts end with ids for the log; one of them is enough for people.
 _TRACKING: Final = re.compile(r"\s*\(?\b(?:Reference|TrackingId|SystemTracker|Timestamp):.*", re.S)
 _CODES: Final = {
     "amqp:not-found": EXIT_NOT_FOUND,
@@ -92,7 +92,7 @@ def say(text: str) -> None:
 
 
 def translated(error: Exception) -> CommandFailed | None:
-    """The failure behind an exception; None for what is not a failure but control flow."""
+    """The failure for an exception; None if it is not a failure but control flow."""
     if isinstance(error, CommandFailed):
         return error
     if isinstance(error, RemoteError):
@@ -121,7 +121,7 @@ def translated(error: Exception) -> CommandFailed | None:
 
 
 def refused(error: RemoteError) -> CommandFailed:
-    """The bus said no: its words without the ids, and what to do about it."""
+    """The bus refused: its text without the ids, and advice."""
     text = plain_words(error)
     hint = _HINTS.get(error.condition, "")
     if _SESSION_WORDS in text and "not require" not in text:
@@ -130,12 +130,12 @@ def refused(error: RemoteError) -> CommandFailed:
 
 
 def plain_words(error: RemoteError) -> str:
-    """The bus's own sentence, without the ids for its log."""
+    """The text of the bus, without the ids for its log."""
     return _TRACKING.sub("", error.description).strip().rstrip(".") + "."
 
 
 def unreachable(place: str, error: Exception) -> CommandFailed:
-    """A place that does not answer, and what may be the matter."""
+    """A server that does not answer, and possible reasons."""
     if isinstance(error, ssl.SSLCertVerificationError):
         hint = "Trust its CA with --ca-file or SSL_CERT_FILE (ca= in the READY line)."
     elif isinstance(error, ssl.SSLError):
@@ -158,5 +158,5 @@ def _reason(error: Exception) -> str:
 
 
 def _drop_stdout() -> None:
-    """Nobody reads any more; what is still buffered has nowhere to go."""
+    """The reader of the output has gone; drop what is still buffered."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

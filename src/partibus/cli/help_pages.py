@@ -1,8 +1,8 @@
-"""How `--help` looks: examples as they are typed, values in capitals, switches without any.
+"""How `--help` looks: examples as typed, values in capitals, switches without a value.
 
-Owns the corrections of what typer makes of our verbs, applied to the whole table once. Examples
-are set as code wherever they stand, since typer unindents the second paragraph of a text and
-would run them together. What is to be typed stands in capitals, and a switch shows no value.
+Owns the corrections of typer's output for our verbs, applied to the whole table once. Examples are
+formatted as code, since typer unindents the second paragraph of a text and would join their lines.
+Placeholders are in capitals, and a switch shows no value.
 """
 
 import inspect
@@ -50,7 +50,7 @@ def make_readable(app: typer.Typer) -> None:
 
 
 def _with_code(text: str) -> str:
-    """Indented lines as code that stays code however the text is indented."""
+    """Indented lines as code that stays code whatever the indentation of the text."""
 
     def fenced(match: re.Match[str]) -> str:
         return f"```\n{inspect.cleandoc(match[0])}\n```\n"

@@ -1,4 +1,4 @@
-"""Lines from standard input or a file, without holding up the connection.
+"""Lines from standard input or a file, without blocking the connection.
 
 Owns the reading: a pipe is read as its bytes come, so that heartbeats and confirmations go on
 while a slow program writes; a file is simply read. Called by `send`.
@@ -46,7 +46,7 @@ def _is_pipe(stream: BinaryIO) -> bool:
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):
-        return False  # a stand-in without a file behind it
+        return False  # a replacement without a file behind it
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 

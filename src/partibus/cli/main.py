@@ -1,6 +1,6 @@
-"""The `partibus` command: reads which verb is meant, and reports wrong usage in one line.
+"""The `partibus` command: finds the verb, and reports wrong usage in one line.
 
-Owns the entry point only. The verbs are `verb_table`'s.
+Owns only the entry point. The verbs are in `verb_table`.
 """
 
 import sys
@@ -24,12 +24,12 @@ def main() -> None:
 
 
 def wanted(arguments: Sequence[str]) -> Iterable[str]:
-    """The one verb that is named first; all of them for anything else."""
+    """The verb that is named first; all verbs for anything else."""
     return arguments[:1] if arguments and arguments[0] in VERBS else VERBS
 
 
 def _wrong_usage(error: Exception) -> int:
-    """One line that says what was wrong and where to read on; no arguments at all show the help."""
+    """One line with the mistake and where to find help; without arguments the help is shown."""
     context = getattr(error, "ctx", None)
     reported = getattr(error, "format_message", None)
     if reported is None:

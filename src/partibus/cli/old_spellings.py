@@ -1,8 +1,8 @@
-"""Options that had another name: scripts that use the old one go on working.
+"""Options that were renamed: scripts that use the old name keep working.
 
-Owns the table of old names, by verb. Options of the same meaning have the same name in all verbs;
-what was called otherwise is read as its present name, and no help shows it. Called for every
-verb before its arguments are read.
+Owns the table of old names, by verb. Options with the same meaning have the same name in all verbs;
+an old name is read as the present one, and not shown in the help. Called for every verb before its
+arguments are read.
 """
 
 from collections.abc import Sequence

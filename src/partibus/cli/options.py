@@ -1,8 +1,7 @@
-"""Options that several verbs share, in the same words everywhere.
+"""Options that several verbs share, with the same text everywhere.
 
-Owns the flags that say which server is meant and how the answer is printed, and the
-argument that names an entity. A verb uses them as the types of its parameters. Nothing is
-read or opened here.
+Owns the flags that select a server and the output format, and the argument that names an entity. A
+verb uses them as the types of its parameters. It must never read or open anything.
 """
 
 from functools import partial
@@ -82,4 +81,4 @@ PROPERTY_HELP: Final = (
     "An application property; repeat for each. Text, unless a type is given: int, long,"
     " double, bool, time, duration, uuid or null, as in -p amount:int=5."
 )
-"""The same words in every verb, since they mean the same (`cli.messages.typed_properties`)."""
+"""The same text in every verb, since the meaning is the same (`cli.messages.typed_properties`)."""

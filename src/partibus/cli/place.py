@@ -1,8 +1,8 @@
-"""Which server a command means, from its options, the environment and the contexts.
+"""Which server a command uses, from its options, the environment and the contexts.
 
-Owns the order: --connection-string, --context, PARTIBUS_CONNECTION_STRING, PARTIBUS_CONTEXT,
-the current context, and at last the server of this machine with the development key. A URL
-(--url, PARTIBUS_URL) changes only where HTTP is asked. Opens nothing itself.
+Owns the order: --connection-string, --context, PARTIBUS_CONNECTION_STRING, PARTIBUS_CONTEXT, the
+current context, and finally the server of this machine with the development key. A URL (--url,
+PARTIBUS_URL) changes only the HTTP address. It must never open a connection itself.
 """
 
 import os
@@ -37,7 +37,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Place:
-    """A bus: where AMQP is spoken, where HTTP is asked, whom to trust, and who said so."""
+    """A bus: its AMQP and HTTP addresses, the CA to trust, and which option selected it."""
 
     connection: ConnectionString
     url: str
@@ -52,7 +52,7 @@ class Place:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Bus"]:
-        """An authorized connection; a failure states what to do."""
+        """An authorized connection; a failure says what to do."""
         from partibus.client.bus import Bus
 
         async with AsyncExitStack() as stack:
@@ -64,7 +64,7 @@ class Place:
             yield bus
 
     def open_http(self, timeout_s: float = HTTP_TIMEOUT_S) -> HTTPConnection:
-        """A connection to where HTTP is answered; nothing is sent yet."""
+        """A connection to the HTTP address; nothing is sent yet."""
         return http_connection(self.url, timeout_s, self.ca_file)
 
 
@@ -74,7 +74,7 @@ def find_place(
     context: str | None = None,
     ca_file: str | None = None,
 ) -> Place:
-    """The server that the options mean, and behind them the environment and the contexts."""
+    """The server selected by the options, or else by the environment and the contexts."""
     environment = os.environ
     url = url or environment.get("PARTIBUS_URL") or None
     ca_file = ca_file or environment.get("PARTIBUS_CA_FILE") or None

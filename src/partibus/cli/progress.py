@@ -1,8 +1,8 @@
-"""A bar with rate and remaining time, for people who watch; nothing for anybody else.
+"""A bar with rate and remaining time on a terminal; otherwise nothing.
 
-Owns the look of progress on stderr and the decision whether somebody watches. A verb calls
-`progress_of` around its long work and reports what is done; without a terminal that costs
-nothing. Rich is loaded only when a bar is shown.
+Owns the display of progress on stderr and the check for a terminal. A verb calls `progress_of`
+around its long work and reports what is done; without a terminal that costs nothing. Rich is loaded
+only when a bar is shown.
 """
 
 import sys
@@ -20,7 +20,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress_of(what: str, total: int | None, unit: str = "messages") -> Iterator[Advance]:
-    """A bar for the time of the block; a total of None shows a rate without an end."""
+    """A bar for the duration of the block; a total of None shows a rate without an end."""
     if not is_watched():
         yield lambda done: None
         return

@@ -1,7 +1,7 @@
 """Durations, times, rates and sizes on the command line, as arguments and in tables.
 
-Owns how a wrong one is reported, and how a duration, a time or a size is printed; how they are
-read is in `domain.quantities`. Called by the verbs' options and tables.
+Owns how a wrong one is reported, and how a duration, a time or a size is printed;
+`domain.quantities` parses them. Called by the verbs' options and tables.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def clock_time(time_ms: int | None) -> str:
 
 
 def format_span(duration_ms: int) -> str:
-    """A duration in the words that `span_ms` reads."""
+    """A duration in the form that `span_ms` reads."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
     if duration_ms < 60_000:

@@ -35,7 +35,7 @@ def authorization(place: Place) -> str:
 
 
 class RemoteServer:
-    """A server to put questions to."""
+    """A server to send requests to."""
 
     def __init__(self, place: Place, timeout_s: float = HTTP_TIMEOUT_S) -> None:
         self.place = place

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 PIPED_WIDTH: Final = 200
-"""Where there is no terminal nothing is cut off: a line is as long as it needs to be."""
+"""Without a terminal nothing is truncated: lines are as long as necessary."""
 NARROW_WIDTH: Final = 100
 _COLOURS: Final = {
     "up": "green",

@@ -1,8 +1,8 @@
 """The table of verbs: what `partibus --help` lists, and which module has each.
 
-Owns the command tree and the words a newcomer reads first. A verb's module is imported when the
-verb is needed: one verb alone when its name is known, all of them for the help, for completion
-and for a name that nobody knows. A verb's module imports the server or the client when it runs.
+Owns the command tree and the texts a newcomer reads first. A verb's module is imported when needed:
+a single verb when its name is known, all of them for the help, for completion and for an unknown
+name. A verb's module imports the server or the client when it runs.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """The management API of a bus: queues, topics, subscriptions and rules over HTTP.
 
 Owns the requests (amqp-contract 12.1, 12.2): signed, one connection for many of them, pages
-followed to the end. Documents are `client.atom_documents`'. Refusals are AtomErrors with the
-status and the server's words. Works against Partibus and against the vendor's cloud.
+followed to the end. Documents are in `client.atom_documents`. Refusals are AtomErrors with the
+status and the server's text. Works against Partibus and against the vendor's cloud.
 """
 
 import re
@@ -73,9 +73,9 @@ class AtomClient:
         fields: Mapping[str, object],
         default_rule: Mapping[str, Any] | None = None,
     ) -> Fields:
-        """Make an entity; AtomError 409 when there is one already.
+        """Create an entity; AtomError 409 when it already exists.
 
-        A subscription takes every message, unless a rule is given for its beginning.
+        A subscription selects every message, unless a first rule is given.
         """
         document = entity_document(kind, fields, default_rule)
         answer = self._send("PUT", path, document, self._forwards(fields))
@@ -106,7 +106,7 @@ class AtomClient:
     # --- rules --------------------------------------------------------------------------------
 
     def put_rule(self, topic: str, subscription: str, fields: Mapping[str, Any]) -> Fields:
-        """Make a rule; AtomError 409 when there is one of that name."""
+        """Create a rule; AtomError 409 when it already exists."""
         path = f"{subscription_path(topic, subscription)}/Rules/{fields['name']}"
         return rule_fields(self._one(self._send("PUT", path, rule_document(fields))))
 
@@ -127,7 +127,7 @@ class AtomClient:
             yield rule_fields(entry)
 
     def namespace(self) -> dict[str, str]:
-        """What the namespace says of itself: Name, MessagingSKU and so on."""
+        """The properties of the namespace: Name, MessagingSKU and so on."""
         entry = self._found("$namespaceinfo")
         return {e.tag.rpartition("}")[2]: e.text or "" for e in entry.description}
 
@@ -141,7 +141,7 @@ class AtomClient:
             skip = feed.next_skip
 
     def _found(self, path: str) -> Entry:
-        """An entry; the cloud answers 200 with an empty feed for what does not exist."""
+        """An entry; the cloud answers 200 with an empty feed if it does not exist."""
         feed = self._send("GET", path)
         if not feed.entries:
             raise AtomError(404, f"'{path}' could not be found.")

@@ -1,8 +1,8 @@
 """Atom documents of the management API: entries read, and the bodies of requests written.
 
-Owns the XML (amqp-contract 12.3-12.6): namespaces, typed values, descriptions of entities and
-rules as plain dictionaries. Answers are parsed by a reader that refuses entities and external
-references. It sends nothing: `client.atom` does.
+Owns the XML (amqp-contract 12.3-12.6): namespaces, typed values, descriptions of entities and rules
+as plain dictionaries. Answers are parsed by a reader that refuses entities and external references.
+Must never send anything: `client.atom` does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,14 +48,14 @@ _CONDITIONS: Final = {
 }
 _ALWAYS: Final = "1=1"
 _TIMES: Final = {"dateTime": "time", "duration": "duration"}
-"""Types of XML Schema, and the key under which a definitions file writes such a value."""
+"""Types of XML Schema, and the key of such a value in a definitions file."""
 
 Fields = dict[str, Any]
 
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One entry: its name, and the description element as it came."""
+    """One entry: its name, and the description element as received."""
 
     name: str
     description: Element
@@ -73,7 +73,7 @@ class Feed:
 
 
 def read_document(body: bytes) -> Feed:
-    """A feed, or an entry as a feed of one; ParseError when it is no XML."""
+    """A feed, or an entry as a feed of one; ParseError when it is not XML."""
     root = fromstring(body)
     if _local(root) == "entry":
         return Feed(list(_entries([root])), None)
@@ -97,11 +97,11 @@ def _next_skip(root: Element) -> int | None:
 
 
 def error_detail(body: bytes) -> str:
-    """The words of an error document; the bare text when it is none."""
+    """The text of an error document; the raw text when it is not one."""
     try:
         root = fromstring(body)
         return root.findtext("Detail") or "".join(root.itertext()).strip()
-    except Exception:  # whatever it is, it is what the server said
+    except Exception:  # whatever it is, it is the server's answer
         return body.decode(errors="replace").strip()
 
 
@@ -153,7 +153,7 @@ def _conditions(filtered: Element) -> Fields:
 
 
 def _named(key: str, parent: Element, holder_name: str) -> Fields:
-    """Names with typed values under one key; nothing where there are none."""
+    """Names with typed values under one key; nothing when there are none."""
     holder = _child(parent, holder_name)
     pairs = list(holder) if holder is not None else []
     values = {_text(pair, "Key"): _typed(_child(pair, "Value")) for pair in pairs}
@@ -202,7 +202,7 @@ def _local(element: Element) -> str:
 def entity_document(
     kind: Kind, fields: Mapping[str, object], default_rule: Mapping[str, Any] | None = None
 ) -> str:
-    """The entry that makes an entity with these properties, and a subscription's first rule."""
+    """The entry that creates an entity with these properties, and a subscription's first rule."""
     inner = ""
     for field in FIELDS[kind]:
         if field.element == "MaxDeliveryCount" and default_rule is not None:
@@ -213,7 +213,7 @@ def entity_document(
 
 
 def updated_document(entry: Entry, kind: Kind, fields: Mapping[str, object]) -> str:
-    """The entry that changes an entity: what it was, with these properties in their places."""
+    """The entry that updates an entity: its present properties, with these replaced."""
     order = [field.element for field in FIELDS[kind]]
     for field in FIELDS[kind]:
         if field.key not in fields:
@@ -230,19 +230,19 @@ def updated_document(entry: Entry, kind: Kind, fields: Mapping[str, object]) -> 
 
 
 def _place(description: Element, name: str, order: list[str]) -> int:
-    """Behind the last element that comes before it in the vendor's order."""
+    """After the last element that precedes it in the vendor's order."""
     before = order[: order.index(name)]
     places = [at for at, child in enumerate(description) if _local(child) in before]
     return places[-1] + 1 if places else 0
 
 
 def rule_document(fields: Mapping[str, Any]) -> str:
-    """The entry that makes a rule; without a filter it takes every message."""
+    """The entry that creates a rule; without a filter it selects every message."""
     return _entry("RuleDescription", _rule(fields))
 
 
 def written(field: EntityField, value: object) -> str:
-    """A value as its element holds it."""
+    """A value as the text of its element."""
     if field.form == "boolean":
         return "true" if value else "false"
     return str(value)

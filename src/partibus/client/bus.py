@@ -1,8 +1,8 @@
 """A bus by its connection string: TLS, tokens, and links by the path of an entity.
 
-Owns what stands between a connection string and a working link: the transport, a token for
-each path before its first link, and new tokens before the old ones expire. Links themselves
-are `client.links`', requests `client.management`'s. Opened by the command line and by tools.
+Owns what is needed between a connection string and a working link: the transport, a token for each
+path before its first link, and new tokens before the old ones expire. Links themselves are in
+`client.links`, requests in `client.management`. Opened by the command line and by tools.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def tls_context(ca_file: str | None = None, ca: bytes | None = None) -> ssl.SSLC
 
 
 class Bus:
-    """An open connection that knows its credentials."""
+    """An open connection with its credentials."""
 
     def __init__(self, client: BusClient, place: ConnectionString, claims: RequestLinks) -> None:
         self.client = client
@@ -51,7 +51,8 @@ class Bus:
     ) -> AsyncIterator["Bus"]:
         """Connect; OSError or TimeoutError when the bus cannot be reached.
 
-        `ca_file` or `ca`, in PEM, is an authority to trust beside the machine's own."""
+        `ca_file` or `ca`, in PEM, is an authority to trust in addition to the machine's own.
+        """
         context = tls_context(ca_file, ca) if place.uses_tls else None
         connecting = BusClient.connect(
             place.host, place.amqp_port, ssl=context, seconds_max=CONNECT_SECONDS_MAX
@@ -62,7 +63,7 @@ class Bus:
     @classmethod
     @asynccontextmanager
     async def over(cls, client: BusClient, place: ConnectionString) -> AsyncIterator["Bus"]:
-        """The bus at the other end of a connection that is open."""
+        """The bus over an existing connection."""
         bus = cls(client, place, await open_request_links(client, CBS))
         try:
             yield bus
@@ -90,7 +91,7 @@ class Bus:
         await ask_for_claim(self._claims, audience, token)
 
     async def _renew(self) -> None:
-        """A refusal here shows as the end of the links, with the bus's own words."""
+        """A refusal here ends the links, with the bus's own error."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             for path in sorted(self._authorized):
@@ -101,14 +102,14 @@ class Bus:
         return await self.client.sender(path)
 
     async def receiver(self, path: str, *, delete: bool = False, prefetch: int = 0) -> Receiver:
-        """With locks, or deleting what it delivers."""
+        """Receive with locks, or with receive-and-delete."""
         await self.authorize(path)
         return await self.client.receiver(path, prefetch=prefetch, receive_and_delete=delete)
 
     async def session(
         self, path: str, session_id: str | None, *, delete: bool = False, wait_ms: int
     ) -> SessionReceiver:
-        """The session of that id, or the next that is free; waits for one."""
+        """The session with that id, or the next free one; waits for one."""
         await self.authorize(path)
         return await accept_session(self.client, path, session_id, delete=delete, wait_ms=wait_ms)
 

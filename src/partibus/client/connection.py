@@ -1,8 +1,8 @@
 """A connection of the client: the engine, its socket, and its links.
 
-Owns the asyncio protocol that pumps one engine, and the way from engine events to senders
-and receivers. Each link has a session of its own, as with the vendor's JS client. Must
-never decode a message. Opened by tools, tests and benchmarks.
+Owns the asyncio protocol that pumps one engine, and the dispatch of engine events to senders and
+receivers. Each link has its own session, as with the vendor's JS client. Must never decode a
+message. Opened by tools, tests and benchmarks.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _SETTLED: Final = 1
 _RECEIVER_FIRST: Final = 0
 _RECEIVER_SECOND: Final = 1
 CLOSE_SECONDS_MAX: Final = 5.0
-"""How long a goodbye is waited for; a peer that is gone says none."""
+"""How long to wait for the peer's close; a peer that is gone sends none."""
 
 
 class BusClient(asyncio.Protocol):
@@ -59,7 +59,7 @@ class BusClient(asyncio.Protocol):
     ) -> AsyncIterator[Self]:
         """Connect with SASL PLAIN when there is a user (a policy and its key), else anonymously.
 
-        `seconds_max` bounds the time until the bus has opened; then it is a TimeoutError.
+        `seconds_max` limits the time until the bus has opened; after that it is a TimeoutError.
         """
         settings = settings or ConnectionSettings(
             container_id=f"partibus-{uuid.uuid4()}", hostname=host, max_message_size=1 << 30
@@ -77,7 +77,7 @@ class BusClient(asyncio.Protocol):
     @classmethod
     @asynccontextmanager
     async def over(cls, plug: Callable[[Self], None], name: str) -> AsyncIterator[Self]:
-        """Connect within a process: `plug` hands the client its transport."""
+        """Connect within a process: `plug` gives the client its transport."""
         settings = ConnectionSettings(
             container_id=name, hostname="localhost", max_message_size=1 << 30
         )
@@ -145,7 +145,7 @@ class BusClient(asyncio.Protocol):
         filters: dict[str, object] | None = None,
         target: bytes | None = None,
     ) -> None:
-        """Attach a link and wait for the other side; `target` is for what has no address."""
+        """Attach a link and wait for the other side; `target` is for nodes without an address."""
         if self.error is not None:
             raise self.error
         settled = snd_settle_mode == _SETTLED
@@ -164,7 +164,7 @@ class BusClient(asyncio.Protocol):
             await owner.moved()
 
     async def close(self) -> None:
-        """Close in good order; waits a while for the answer of the bus."""
+        """Close cleanly; waits a while for the answer of the bus."""
         if self._transport is None:
             return
         self.engine.close()
@@ -211,7 +211,7 @@ class BusClient(asyncio.Protocol):
             self._fail(AmqpError(conditions.CONNECTION_FORCED, text))
 
     def _set_timer(self) -> None:
-        """Wake for the engine when it is due; a later due time is found out by waking."""
+        """Wake the engine when it is due; a later due time is noticed on waking."""
         due_ms = self.engine.next_tick_ms()
         if due_ms is None or (self._timer is not None and due_ms >= self._timer_due_ms):
             return
@@ -275,7 +275,7 @@ class BusClient(asyncio.Protocol):
             self._fail(AmqpError(conditions.UNAUTHORIZED_ACCESS, "SASL was refused."))
 
     def _owners_in(self, session: Session) -> list[object]:
-        """Who has a link in a session, or waits for one there."""
+        """The owners of links in a session, attached or waiting."""
         attached = [o for o in self._owners if o.link is not None and o.link.session is session]
         return [*attached, session.context]
 
@@ -294,6 +294,6 @@ class BusClient(asyncio.Protocol):
 
 
 def _is_granted(event: events.AttachConfirmed) -> bool:
-    """A refusal attaches without the end that we asked for, and a detach follows."""
+    """A refusal attaches without the end that we requested, followed by a detach."""
     link = event.link
     return link.target is not None if link.is_sender else link.source is not None

@@ -1,8 +1,8 @@
 """Connection strings: the one line that says where a bus is and with which key.
 
-Owns the grammar (amqp-contract 1.1) and what follows from it: host, ports, whether TLS is
-spoken, and the audience of a path. It opens nothing, and never shows a key: `repr` leaves
-the secrets out. Used by the client and by the command line.
+Owns the grammar (amqp-contract 1.1) and what follows from it: host, ports, whether TLS is used, and
+the audience of a path. It must never open a connection or show a key: `repr` leaves the secrets
+out. Used by the client and by the command line.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class ConnectionStringError(ValueError):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConnectionString:
-    """Where a bus is, and what to show there."""
+    """Where a bus is, and the credentials for it."""
 
     host: str
     port: int | None = None
@@ -53,14 +53,14 @@ class ConnectionString:
 
     @property
     def http_url(self) -> str:
-        """Where the bus answers HTTP: our ports tell protocols apart by themselves."""
+        """Where the bus answers HTTP: our ports detect protocols by themselves."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         if self.is_emulator:
             return f"http://{host}:{self.amqp_port}"
         return f"https://{host}:{self.port or (HTTPS_PORT if self.is_cloud else TLS_PORT)}"
 
     def audience(self, path: str) -> str:
-        """The resource that a token for a path speaks of (amqp-contract 3.2)."""
+        """The resource of a token for a path (amqp-contract 3.2)."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port is not None and self.is_emulator else ""
         return f"sb://{host}{port}/{path}"
@@ -77,7 +77,7 @@ class ConnectionString:
 
 
 def parse_connection_string(text: str) -> ConnectionString:
-    """Take a connection string apart; ConnectionStringError says what is wrong with it."""
+    """Parse a connection string; ConnectionStringError says what is wrong with it."""
     fields = _fields(text)
     host, port = _endpoint(fields)
     token = fields.get("sharedaccesssignature")

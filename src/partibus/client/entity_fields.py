@@ -24,7 +24,7 @@ class EntityField:
 
     @property
     def element(self) -> str:
-        """Its name in the management API: that of the key in Pascal case, but for one."""
+        """Its name in the management API: that of the key in Pascal case, except for one."""
         return self.element_name or "".join(word.capitalize() for word in self.key.split("_"))
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong for a user of the client: the bus said no, or the connection ended.
+"""What can go wrong for a user of the client: a refusal, or the end of the connection.
 
 Owns the client's exceptions, which carry what travelled on the wire: the condition of AMQP, or
 the status of the management API.

@@ -1,9 +1,8 @@
 """The heads of many messages, column by column.
 
-Owns the way from the head of a message (its annotations, properties and application properties, as
-its sender encoded them) to one list of values for each column that was asked for. Texts stay the
-bytes they are: code that makes a table of them checks and keeps them. The bodies went another
-way. Hot, and compiled.
+Owns the decoding of message heads (annotations, properties and application properties, as the
+sender encoded them) to one list of values for each requested column. Texts stay bytes: code that
+makes a table of them validates them. Bodies are handled elsewhere. Hot, and compiled.
 """
 
 import struct
@@ -29,7 +28,7 @@ _REASON: Final = REASON.encode()
 _DESCRIPTION: Final = DESCRIPTION.encode()
 _US_PER_MS: Final = 1000
 _FEW: Final = 16
-"""Names that are looked through one by one for one that stands there twice."""
+"""Up to this many names are searched linearly for one that occurs twice."""
 
 Text = bytes | str | None
 
@@ -62,7 +61,7 @@ class HeadColumns:
             self._needs_maps or self._reasons is not None or self._descriptions is not None
         )
         self.property_ends: list[int] = [0]
-        """Where the properties of each message end in the lists of all of them."""
+        """Where the properties of each message end in the common lists."""
         self.property_names: list[Text] = []
         self.property_texts: list[Text] = []
         self.property_types: list[Text] = []
@@ -74,7 +73,7 @@ class HeadColumns:
         return self.texts[name]
 
     def add(self, head: bytes) -> None:
-        """Take one head in; DecodeError when it cannot be read."""
+        """Add one head; DecodeError when it cannot be read."""
         try:
             self._add(head)
         except (IndexError, struct.error):
@@ -203,7 +202,7 @@ class HeadColumns:
                     texts.append(text)
                     types.append(kind)
                 else:
-                    # The last one of a name counts.
+                    # The last value of a name counts.
                     texts[place] = text
                     types[place] = kind
         self.property_ends.append(len(names))
@@ -254,7 +253,7 @@ class HeadColumns:
 
 
 def _place_of(names: list[Text], name: bytes, first: int) -> int:
-    """Where a name stands from an index on; -1 when it does not."""
+    """The index of a name from a position on; -1 if it is not there."""
     for place in range(first, len(names)):
         if names[place] == name:
             return place

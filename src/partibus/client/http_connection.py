@@ -1,7 +1,7 @@
 """A connection to the HTTP side of a bus, plain or over TLS.
 
-Owns how an address, a CA file and a time limit become a connection; nothing is sent yet. Used by
-the command line, the management client and the test kit.
+Owns how a connection is made from an address, a CA file and a time limit; nothing is sent yet. Used
+by the command line, the management client and the test kit.
 """
 
 import http.client

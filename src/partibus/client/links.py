@@ -20,7 +20,7 @@ from partibus.amqp.link import Link
 from partibus.client.errors import RemoteError
 
 Outcomes = dict[int, AmqpError | None]
-"""What became of payloads, by their places: None is accepted."""
+"""The outcomes of payloads, by index: None is accepted."""
 SEND_WINDOW: Final = 500
 # Written to the socket at least this often while sending many.
 _FLUSH_EVERY: Final = 64
@@ -50,7 +50,7 @@ class LinkOwner:
         self.wake()
 
     async def moved(self) -> None:
-        """Wait until something happens on the link; raises when it has ended."""
+        """Wait for a change of the link; raises when it has ended."""
         if self.error is None:
             self.flush()
             if self._moved is None:
@@ -82,7 +82,7 @@ class Sender(LinkOwner):
         self._next_tag = 0
         self._in_flight = 0
         self.accepted = 0
-        """How many messages, or batches, the bus has taken."""
+        """How many messages, or batches, the bus has accepted."""
         self._refusal: AmqpError | None = None
         self._refused = False
 
@@ -111,7 +111,7 @@ class Sender(LinkOwner):
         self._raise_refusal()
 
     async def send(self, payload: bytes, message_format: int = 0) -> None:
-        """Send one message and wait until the bus has taken it."""
+        """Send one message and wait until the bus has accepted it."""
         await self.send_many([payload], message_format=message_format)
 
     async def send_many(
@@ -135,9 +135,10 @@ class Sender(LinkOwner):
     async def offer(
         self, parcels: Iterable[tuple[bytes, int]], outcomes: "Outcomes", *, window: int
     ) -> None:
-        """Send payloads with their message formats, and note what became of each by its place.
+        """Send payloads with their message formats, and record the outcome of each by index.
 
-        When the link ends before the last answer it raises; what has no outcome is unknown."""
+        Raises when the link ends before the last answer; a missing outcome is unknown.
+        """
         for place, (payload, message_format) in enumerate(parcels):
             link = self.usable()
             while self._in_flight >= window or not self.writable or link.sendable() <= 0:
@@ -179,7 +180,7 @@ class Sender(LinkOwner):
 
 @dataclass(eq=False, slots=True)
 class ReceivedMessage:
-    """A message as it came: its sections are in `payload`, its lock token in `tag`."""
+    """A message as received: its sections are in `payload`, its lock token in `tag`."""
 
     delivery_id: int
     tag: bytes
@@ -221,7 +222,7 @@ class Receiver(LinkOwner):
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     async def settle(self, messages: Iterable[ReceivedMessage], outcome: bytes = ACCEPTED) -> None:
-        """Ask for an outcome and wait until the bus has settled all of them (two-step)."""
+        """Request an outcome and wait until the bus has settled all of them (two-step)."""
         link = self.usable()
         wanted = [message.delivery_id for message in messages if not message.settled]
         for delivery_id in wanted:
@@ -243,7 +244,7 @@ class Receiver(LinkOwner):
         self.wake()
 
     async def drain(self) -> None:
-        """Take the credit back; what the bus still sent can be received."""
+        """Withdraw the credit; what the bus has already sent can still be received."""
         link = self.usable()
         self._prefetch = 0
         link.set_credit(link.credit, drain=True)
@@ -251,7 +252,7 @@ class Receiver(LinkOwner):
             await self.moved()
 
     async def collect(self, count: int) -> list[ReceivedMessage]:
-        """Up to `count` that the bus can give now; none when there is nothing."""
+        """Up to `count` messages that are available now; empty when there are none."""
         link = self.usable()
         if len(self._ready) < count:
             link.set_credit(count - len(self._ready), drain=True)
@@ -260,7 +261,7 @@ class Receiver(LinkOwner):
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     def release(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Give locked messages back at once, as if they had never come."""
+        """Release locked messages at once, as if they had never been delivered."""
         if self.error is None and self.link is not None:
             for message in messages:
                 if not message.settled:
@@ -268,15 +269,15 @@ class Receiver(LinkOwner):
             self.flush()
 
     async def give_back(self, messages: Iterable[ReceivedMessage] = ()) -> None:
-        """Release these and all that was not received yet, and ask for no more.
+        """Release these and all that was not received yet, and request no more.
 
-        The credit goes first: what is released while there is some would come here again.
+        The credit is withdrawn first: otherwise released messages would come back here.
         """
         await self.drain()
         self.release([*messages, *self.take_ready()])
 
     def take_ready(self) -> list[ReceivedMessage]:
-        """What has come and was not received yet."""
+        """The messages that have arrived and were not received yet."""
         ready = list(self._ready)
         self._ready.clear()
         return ready

@@ -1,8 +1,8 @@
 """The management node of an entity: peek, schedule, locks, deferred messages, sessions, rules.
 
-Owns the operations of amqp-contract 7.3 that tools need, with plain values in and out. It
-keeps no state of the entity. Refusals are RemoteErrors with the bus's own condition and
-words; an operation that finds nothing answers with nothing. Called through `client.bus`.
+Owns the operations of amqp-contract 7.3 that tools need, with plain values in and out. It keeps no
+state of the entity. Refusals are RemoteErrors with the bus's own condition and text; an operation
+that finds nothing returns an empty result. Called through `client.bus`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from partibus.domain.sequence import SEQUENCE_BITS
 
 SERVER_TIMEOUT_MS: Final = 60_000
 SESSIONS_WITH_CONTENT_MS: Final = 253_402_300_800_000
-"""The year 10000: asks for sessions that hold messages or state, not for recent ones."""
+"""The year 10000: requests sessions with messages or state, not recently changed ones."""
 _SESSIONS_PAGE: Final = 100
 _RULES_PAGE: Final = 1000
 _NOTHING: Final = (204, 404)
@@ -29,24 +29,24 @@ Answer = dict[object, object]
 
 
 class Management:
-    """What can be asked of one entity, or of its dead-letter queue."""
+    """Requests to one entity, or to its dead-letter queue."""
 
     def __init__(self, links: RequestLinks, path: str, link_name: str | None = None) -> None:
-        """`link_name` is the receiver on whose behalf is asked, where it holds a session."""
+        """`link_name` is the receiver on whose behalf requests are made, if it holds a session."""
         self._links = links
         self._path = path
         self._link_name = link_name
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can still be asked: its links and its connection are there."""
+        """Whether its links and its connection are still open."""
         return self._links.is_usable
 
     async def close(self) -> None:
         await self._links.close()
 
     async def request(self, operation: str, body: dict[str, object]) -> Answer | None:
-        """One operation; None when the bus found nothing to answer with."""
+        """One operation; None when the bus found nothing."""
         application: dict[str, object] = {
             "operation": f"com.microsoft:{operation}",
             "type": "entity-mgmt",
@@ -70,13 +70,14 @@ class Management:
     async def peek(
         self, from_number: int, count: int, session_id: str | None = None
     ) -> list[IncomingMessage]:
-        """Copies from a sequence number on; fewer than `count` may come though there are more."""
+        """Copies from a sequence number on; there may be more even if fewer than `count` are
+        returned."""
         return [IncomingMessage(m) for m in await self.peek_encoded(from_number, count, session_id)]
 
     async def peek_encoded(
         self, from_number: int, count: int, session_id: str | None = None
     ) -> list[bytes]:
-        """The same as they came, for those who read many."""
+        """The same in encoded form, for bulk readers."""
         body: dict[str, object] = {"from-sequence-number": from_number, "message-count": Int(count)}
         if session_id is not None:
             body["session-id"] = session_id
@@ -86,7 +87,7 @@ class Management:
     async def receive_deferred(
         self, numbers: Sequence[int], *, delete: bool = False, session_id: str | None = None
     ) -> list[IncomingMessage]:
-        """Take deferred messages by their numbers, with a lock or for good."""
+        """Receive deferred messages by their numbers, with a lock or with deletion."""
         found: list[IncomingMessage] = []
         for some in by_partition(numbers):
             body: dict[str, object] = {
@@ -99,9 +100,10 @@ class Management:
         return found
 
     async def delete_deferred(self, numbers: Sequence[int]) -> bool:
-        """Delete deferred messages of one partition for good; False when some are not there.
+        """Delete deferred messages of one partition; False when some do not exist.
 
-        Then none of them was deleted (DEF-3)."""
+        Then none of them was deleted (DEF-3).
+        """
         body: dict[str, object] = {
             "sequence-numbers": Array(types.LONG, list(numbers)),
             "receiver-settle-mode": UInt(0),
@@ -139,7 +141,7 @@ class Management:
         return _numbers(answer, "expirations")
 
     async def delete_batch(self, count: int, before_ms: int) -> int:
-        """Delete up to `count` waiting messages that are older; answers how many."""
+        """Delete up to `count` waiting messages that are older; returns how many."""
         body: dict[str, object] = {
             "message-count": Int(count),
             "enqueued-time-utc": Timestamp(before_ms),
@@ -149,7 +151,7 @@ class Management:
         return deleted if isinstance(deleted, int) else 0
 
     async def schedule(self, messages: Sequence[OutgoingMessage]) -> list[int]:
-        """Schedule; the sequence numbers that cancel them, in the same order."""
+        """Schedule messages; returns the sequence numbers for cancelling, in the same order."""
         entries: list[object] = []
         for message in messages:
             entry: dict[str, object] = {
@@ -165,7 +167,7 @@ class Management:
         return _numbers(answer, "sequence-numbers")
 
     async def cancel(self, numbers: Sequence[int]) -> None:
-        """Take scheduled messages back."""
+        """Cancel scheduled messages."""
         for some in by_partition(numbers):
             await self._cancel(some)
 
@@ -181,7 +183,7 @@ class Management:
     # --- sessions -----------------------------------------------------------------------------
 
     async def sessions(self) -> list[str]:
-        """The ids of all sessions that hold messages or state."""
+        """The ids of all sessions with messages or state."""
         found: list[str] = []
         while True:
             answer = await self.request(
@@ -232,7 +234,7 @@ class Management:
 
 
 def by_partition(numbers: Sequence[int]) -> list[list[object]]:
-    """Sequence numbers in groups: a request may name those of one partition only (8.5)."""
+    """Sequence numbers grouped by partition: a request may contain those of only one (8.5)."""
     groups: dict[int, list[object]] = {}
     for number in numbers:
         groups.setdefault(number >> SEQUENCE_BITS, []).append(number)

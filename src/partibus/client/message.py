@@ -1,8 +1,8 @@
 """Messages as a program wants them: fields by name, and their encoding both ways.
 
-Owns the way from a message's words (id, session, subject, time to live ...) to its sections
-[3.2] and back. It never sends anything and never judges a value: the bus does. Called by
-tools that write or read messages one by one; benchmarks keep to the encoded form.
+Owns the conversion between a message's fields (id, session, subject, time to live ...) and its
+sections [3.2]. It must never send anything or validate a value: the bus does. Called by tools that
+write or read messages one by one; benchmarks keep to the encoded form.
 """
 
 import time
@@ -47,7 +47,7 @@ class OutgoingMessage:
     properties: dict[str, object] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The message's sections; the bus gives an id to what has none."""
+        """The message's sections; the bus adds an id if there is none."""
         head = b""
         if self.time_to_live_ms is not None:
             head = sections.encode_header(True, PRIORITY, self.time_to_live_ms, 0)
@@ -106,7 +106,7 @@ def encode_batch(first: OutgoingMessage, encoded: list[bytes]) -> bytes:
 
 
 class IncomingMessage:
-    """A message as it came. What the bus wrote is in `annotations`, by their wire names."""
+    """A message as received. What the bus wrote is in `annotations`, by their wire names."""
 
     __slots__ = ("_payload", "_sections", "annotations", "lock_token", "properties")
 
@@ -121,7 +121,7 @@ class IncomingMessage:
 
     @property
     def encoded(self) -> bytes:
-        """The message as it came."""
+        """The message as received."""
         return self._payload
 
     @property
@@ -168,7 +168,7 @@ class IncomingMessage:
 
     def body(self) -> tuple[BodyType, object]:
         """What the sender put in: bytes, one value, or a list of values. A body that cannot be
-        read, which the bus stores as it came, is the bytes of its sections."""
+        decoded, which the bus stores unread, is the bytes of its sections."""
         found: list[object] = []
         body_type: BodyType = "data"
         at, end = self._sections.body_offset, self._sections.bare_end
@@ -197,7 +197,7 @@ class IncomingMessage:
         partition_key: str | None = None,
         scheduled_ms: int | None = None,
     ) -> bytes:
-        """The message to be sent once more: as it was, except for the given changes.
+        """The message to send again: as it was, except for the given changes.
 
         What the bus wrote is left out: numbers, times, and why it was dead-lettered. The time to
         live starts again.
@@ -205,7 +205,7 @@ class IncomingMessage:
         fields = self.properties
         life_ms = self.time_to_live_ms
         if life_ms is None or life_ms < TTL_MS_MAX:
-            # What is longer is said by these two.
+            # A longer one is given by these two.
             fields.absolute_expiry_time_ms = fields.creation_time_ms = None
         if message_id is not None:
             fields.message_id = message_id
@@ -229,7 +229,7 @@ class IncomingMessage:
         )
 
     def own_properties(self) -> dict[str, object]:
-        """The application properties without those that say why it was dead-lettered."""
+        """The application properties without the dead-letter reason and description."""
         return {
             name: value
             for name, value in self.application_properties.items()

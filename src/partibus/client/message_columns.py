@@ -1,8 +1,8 @@
 """Many encoded messages, column by column.
 
-Owns the way from messages as a peek gives them to one list of values for each column that was
-asked for; what no column needs is not decoded. It makes no tables: code that reads messages in bulk
-puts the lists into a form of its own. Hot, and compiled.
+Owns the decoding of messages, as a peek returns them, to one list of values for each requested
+column; what no column needs is not decoded. It makes no tables: bulk readers convert the lists
+themselves. Hot, and compiled.
 """
 
 import struct
@@ -44,9 +44,9 @@ PROPERTY_FIELDS: Final[dict[str, int]] = {
     "session_id": 10,
     "reply_to_session_id": 12,
 }
-"""Columns that stand in the properties section, by the number of the field [3.2.4]."""
+"""Columns from the properties section, by the number of the field [3.2.4]."""
 _FIELDS: Final = 13
-# The annotations that are looked at, by the place where each is put down.
+# The annotations that are read, by the index of their column.
 _SEQUENCE: Final = 0
 _ENQUEUED_SEQUENCE: Final = 1
 _ENQUEUED: Final = 2
@@ -101,7 +101,7 @@ class MessageColumns:
             }
         )
         self.property_ends: list[int] = [0]
-        """Where the properties of each message end in the lists of all of them."""
+        """Where the properties of each message end in the common lists."""
         self.property_names: list[str] = []
         self.property_texts: list[str | None] = []
         self.property_types: list[str] = []
@@ -110,7 +110,7 @@ class MessageColumns:
         return self._count
 
     def add(self, message: bytes) -> None:
-        """Take one message in."""
+        """Add one message."""
         sections = parse_sections(message)
         self._count += 1
         if self._needs_fields:
@@ -194,13 +194,13 @@ class MessageColumns:
         if self._fragments is not None:
             self._fragments.append(number >> SEQUENCE_BITS if isinstance(number, int) else None)
         if self._enqueued_sequences is not None:
-            # Only a forwarded message carries another than its own (FWD-9).
+            # Only a forwarded message has one that differs from its own (FWD-9).
             self._enqueued_sequences.append(number if enqueued is None else enqueued)
         if self._deliveries is not None:
             self._deliveries.append(sections.delivery_count)
 
     def _add_times(self, enqueued: object, scheduled: object, ttl_ms: int) -> None:
-        """Times in microseconds, as Spark and Arrow want them."""
+        """Times in microseconds, as Spark and Arrow need them."""
         if self._enqueued is not None:
             self._enqueued.append(_us(enqueued))
         if self._scheduled is not None:
@@ -239,7 +239,7 @@ class MessageColumns:
 
 
 def read_body(message: bytes, sections: MessageSections) -> tuple[bytes, str]:
-    """The bytes of a data body; of any other, its encoded value. And which it is."""
+    """The bytes of a data body, or else its encoded value; and which of them it is."""
     at, end = sections.body_offset, sections.bare_end
     if at < 0:
         return b"", "data"

@@ -1,8 +1,8 @@
-"""Many rows of columns to encoded messages: the way back of `message_columns`.
+"""Many rows of columns to encoded messages: the reverse of `message_columns`.
 
-Owns the AMQP encoding of a message whose words stand in lists, one for each column, as any sender
-would transfer it. A row that cannot be a message raises ValueError, DecodeError or EncodeError
-with the reason. Hot, and compiled.
+Owns the AMQP encoding of a message whose fields are in lists, one for each column, as any sender
+would transfer it. A row that cannot be a message raises ValueError, DecodeError or EncodeError with
+the reason. Hot, and compiled.
 """
 
 import struct
@@ -61,7 +61,7 @@ class MessageRows:
         self._properties = [(name, kind, columns[name]) for name, kind in properties]
 
     def encode(self, row: int, message_id: str | None) -> bytes:
-        """The message of a row, under its own id or another."""
+        """Encode the message of a row, under its own id or another."""
         head = b""
         if self._lives is not None:
             life = self._lives[row]

@@ -1,8 +1,7 @@
 """Application properties as text with a type beside it, and back, without loss.
 
-Owns the names of the AMQP types and the text of each: Spark's maps hold one type of value, so
-a property is its text in one map and its type in another. Values that have no text of their
-own stand there in base64.
+Owns the names of the AMQP types and the text of each: Spark's maps have one type of value, so a
+property is its text in one map and its type in another. Values without a text form are in base64.
 """
 
 import base64
@@ -18,7 +17,7 @@ from partibus.amqp.codec.encode import encode_value
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
-# The most special class first: a symbol is text too, and every number is an int.
+# The most specific class first: a symbol is a string too, and every number is an int.
 _NAMES: Final[dict[type, str]] = {
     amqp.Symbol: "symbol",
     amqp.Char: "char",
@@ -59,7 +58,7 @@ def to_text(value: object) -> tuple[str | None, str]:
 
 
 def from_text(text: str | None, name: str | None) -> object:
-    """The value again; ValueError when the text does not fit the type."""
+    """The value from its text; ValueError when the text does not fit the type."""
     if text is None or name == "null":
         return None
     reader = _READERS.get(name or "string")
@@ -69,7 +68,7 @@ def from_text(text: str | None, name: str | None) -> object:
 
 
 def typed(value: object, name: str) -> object:
-    """A plain value as one of a type, where Python's own says too little."""
+    """A plain value in a given type, where Python's own is not specific enough."""
     maker = _MAKERS.get(name)
     return value if maker is None else maker(value)
 
@@ -78,7 +77,7 @@ def _moment_text(time_ms: int) -> str:
     try:
         moment = _EPOCH + time_ms * _MILLISECOND
     except OverflowError:
-        return f"{time_ms}ms"  # beyond the years that a date can have
+        return f"{time_ms}ms"  # beyond the range of dates
     return moment.isoformat(timespec="milliseconds")
 
 

@@ -1,8 +1,8 @@
-"""Requests to a node of the bus: a pair of links, a question and its answer.
+"""Requests to a node of the bus: a pair of links, a request and its answer.
 
-Owns the pair that `$cbs` and `$management` are asked over (amqp-contract 3.1, 7.1): both links
-in one session, answers without settlement, one request at a time. What a request means is
-the caller's. Every wait is bounded, since a lost answer never comes.
+Owns the pair of links for `$cbs` and `$management` (amqp-contract 3.1, 7.1): both links in one
+session, answers without settlement, one request at a time. The caller knows what a request means.
+Every wait is bounded, since a lost answer never comes.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from partibus.client.connection import BusClient
 from partibus.client.links import Receiver, Sender
 
 ANSWER_SECONDS_MAX: Final = 65.0
-"""The bus itself gives up after 60 s; a little later nothing will come."""
+"""The bus itself gives up after 60 s; shortly after that no answer will come."""
 _CREDIT: Final = 10
 
 
@@ -48,7 +48,7 @@ class RequestLinks:
 
     @property
     def is_usable(self) -> bool:
-        """Whether both links are there."""
+        """Whether both links are open."""
         return self._requests.error is None and self._answers.error is None
 
     async def ask(self, properties: Mapping[str, object], body: object) -> Response:
@@ -72,14 +72,14 @@ class RequestLinks:
 
 
 async def open_request_links(client: BusClient, node: str) -> RequestLinks:
-    """Attach both links; the bus refuses here when the node is not ours to ask."""
+    """Attach both links; the bus refuses here if access to the node is not allowed."""
     requests, answers = await client.request_pair(node, _CREDIT)
     return RequestLinks(requests, answers)
 
 
 @asynccontextmanager
 async def request_links(client: BusClient, node: str) -> AsyncIterator[RequestLinks]:
-    """The pair for a while."""
+    """The pair, as a context manager."""
     links = await open_request_links(client, node)
     try:
         yield links

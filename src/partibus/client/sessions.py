@@ -31,7 +31,7 @@ class SessionReceiver:
         self.locked_until_ms = (int(str(ticks)) - _EPOCH_TICKS) // _TICKS_PER_MS if known else None
 
     async def close(self) -> None:
-        """Detach, which gives the session back."""
+        """Detach, which releases the session."""
         await self.receiver.close()
 
 

@@ -1,9 +1,9 @@
-"""Transactions of the client: a message is settled and others are sent, all of it or nothing.
+"""Transactions of the client: a message is settled and others are sent, all or nothing.
 
 Owns the control link [4.5], the links whose work is part of a transaction, and the order of the
-steps: declared, worked, and only when the bus has taken in every part of it, discharged. Many
-transactions go side by side, each step of all of them in one exchange. A discharge that was not
-answered is in doubt: only a look at the messages shows which. Called by tools that move messages.
+steps: declare, work, and discharge only when the bus has accepted every part. Many transactions run
+in parallel, each step of all of them in one exchange. The outcome of a discharge without an answer
+is unknown: only the messages themselves show it. Called by tools that move messages.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ IN_DOUBT_CONDITION: Final = "amqp:transaction:timeout"
 
 
 class Fate(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -53,7 +53,7 @@ class Fate(Enum):
 
 
 class Answer:
-    """What the bus said to one part of the work; None until it has."""
+    """The answer of the bus to one part of the work; None until it comes."""
 
     __slots__ = ("state",)
 
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a send or a settlement is part of its transaction now."""
+        """Whether a send or a settlement has joined its transaction."""
         state = self.state
         return isinstance(state, TransactionalState) and not isinstance(state.outcome, Rejected)
 
@@ -73,7 +73,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Move:
-    """One transaction: a received message is completed and another is sent in its place."""
+    """One transaction: a received message is completed and another one is sent instead."""
 
     message: ReceivedMessage
     sender: "AnsweredSender | None"
@@ -84,7 +84,7 @@ class Move:
 
 
 class AnsweredSender(Sender):
-    """A sender that keeps the answer to each message apart."""
+    """A sender that keeps the answer to each message separately."""
 
     async def put(self, payload: bytes, state: bytes = b"") -> Answer:
         """Send as soon as there is room; `state` makes it part of a transaction."""
@@ -101,7 +101,7 @@ class AnsweredSender(Sender):
         return answer
 
     async def answered(self) -> None:
-        """Wait until the bus has said something to everything sent so far."""
+        """Wait until the bus has answered everything sent so far."""
         while self._in_flight > 0:
             await self.moved()
 
@@ -122,13 +122,13 @@ class TransactedReceiver(Receiver):
         self._open: dict[int, Answer] = {}
 
     def complete(self, message: ReceivedMessage, txn_id: bytes) -> Answer:
-        """Ask for a message to be completed with the commit."""
+        """Complete a message with the commit."""
         answer = self._open[message.delivery_id] = Answer()
         self.usable().propose(message.delivery_id, transactional_state(txn_id, ACCEPTED))
         return answer
 
     async def answered(self) -> None:
-        """Wait until the bus has said something to all that was asked for."""
+        """Wait until the bus has answered all requests."""
         while self._open:
             await self.moved()
 
@@ -140,8 +140,8 @@ class TransactedReceiver(Receiver):
 
 
 class TransactedLinks:
-    """One entity to take messages from, and others to send to: links of one AMQP session, so
-    that a transaction may reach over all of them (TXN-5), and a control link beside them."""
+    """One entity to take messages from, and others to send to: links of one AMQP session, so that a
+    transaction may span all of them (TXN-5), and a control link."""
 
     def __init__(self, bus: Bus, receiver: TransactedReceiver, control: AnsweredSender) -> None:
         self._bus = bus
@@ -188,10 +188,11 @@ class TransactedLinks:
     # --- the work -------------------------------------------------------------------------
 
     async def carry_out(self, moves: Sequence[Move]) -> None:
-        """Each move in a transaction of its own; what became of it is noted in the move.
+        """Each move in a separate transaction; its outcome is recorded in the move.
 
-        RemoteError when the connection ends, TimeoutError when no answer comes: moves whose
-        commit was asked for are in doubt then, the others did not happen."""
+        RemoteError when the connection ends, TimeoutError when no answer comes: then the outcome of
+        moves whose commit was requested is unknown, the others did not happen.
+        """
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
             await self._carry_out(moves)
 
@@ -220,7 +221,7 @@ class TransactedLinks:
         return ids
 
     async def _work(self, moves: Sequence[Move], txn_ids: list[bytes]) -> list[list[Answer]]:
-        """The parts of every transaction, and what the bus says to each of them."""
+        """The parts of every transaction, and the answers to each of them."""
         answers: list[list[Answer]] = []
         for move, txn_id in zip(moves, txn_ids, strict=True):
             parts = [self.receiver.complete(move.message, txn_id)]
@@ -235,7 +236,7 @@ class TransactedLinks:
 
 
 def _note(move: Move, answer: Answer) -> None:
-    """What a discharge was answered with."""
+    """Record the answer to a discharge."""
     if move.fate is not Fate.IN_DOUBT:
         return
     if isinstance(answer.state, Accepted):

@@ -1,11 +1,11 @@
 """One connection between two workers: rows out, rows in, many to a frame.
 
-Owns the frames (a length of four bytes, then a msgpack list of rows), the gathering of all rows
-of one loop turn into one frame, and the bounds on what waits unsent. Who asks and who answers is
-the business of the two ends, `cluster.peers`. Three policies: beyond UNSENT_BYTES_MAX behind a
-peer that does not read, the channel says that it is full and no more messages should be given
-to it; beyond UNSENT_BYTES_CUT it is cut; and a frame that cannot be read cuts it as well. A row
-that cannot be encoded is reported by itself; the other rows of its frame are sent.
+Owns the frames (a length of four bytes, then a msgpack list of rows), the gathering of all rows of
+one loop turn into one frame, and the bounds on unsent data. The two ends, in `cluster.peers`,
+decide who asks and who answers. Three policies: beyond UNSENT_BYTES_MAX, when a peer does not read,
+the channel reports that it is full and should get no more messages; beyond UNSENT_BYTES_CUT it is
+closed; and a frame that cannot be decoded closes it as well. A row that cannot be encoded is
+reported separately; the other rows of its frame are sent.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ import msgspec
 from partibus.cluster.rows import Row
 
 FRAME_BYTES: Final = 1024 * 1024
-"""A frame ends when it holds about this much, so that the far end can begin with it."""
+"""The approximate size at which a frame ends, so that the other end can begin with it."""
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No row comes near this: what claims to be longer is no frame."""
+"""No row comes near this: a longer frame is not valid."""
 WRITE_BUFFER_BYTES_HIGH: Final = 2 * FRAME_BYTES
 WRITE_BUFFER_BYTES_LOW: Final = FRAME_BYTES // 2
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Behind a peer that does not read: some seconds of traffic."""
+"""When a peer does not read: some seconds of traffic."""
 UNSENT_BYTES_CUT: Final = 4 * UNSENT_BYTES_MAX
 """Answers and settlements cannot be refused; a peer with this many unread is disconnected."""
 
@@ -46,7 +46,7 @@ class PeerChannel(asyncio.Protocol):
     ) -> None:
         self._loop = loop
         self.receive = receive
-        """Takes the rows of a frame; replaced when the ends have greeted each other."""
+        """Handles the rows of a frame; replaced when the ends have greeted each other."""
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._encode = msgspec.msgpack.Encoder().encode_into
@@ -69,7 +69,7 @@ class PeerChannel(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """The peer has not read for a while: give it no more messages now."""
+        """The peer has not read for a while: send it no more messages now."""
         return self._is_paused and self._unsent_bytes > UNSENT_BYTES_MAX
 
     def post(self, row: Row, byte_count: int) -> None:
@@ -82,7 +82,7 @@ class PeerChannel(asyncio.Protocol):
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what has gathered, as far as the peer takes it."""
+        """Write the gathered rows, as far as the peer reads."""
         self._is_flush_due = False
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -101,7 +101,7 @@ class PeerChannel(asyncio.Protocol):
         try:
             self._encode(rows, buffer, _HEAD_BYTES)
         except Exception:
-            # The rows are many clients': one of them must not take the others with it.
+            # The rows belong to many clients: one of them must not affect the others.
             buffer = bytearray(_HEAD_BYTES)
             self._encode([row for row in rows if self._is_sendable(row)], buffer, _HEAD_BYTES)
         _LENGTH.pack_into(buffer, 0, len(buffer) - _HEAD_BYTES)
@@ -133,14 +133,14 @@ class PeerChannel(asyncio.Protocol):
         return rows[:count]
 
     def unsent(self) -> list[Row]:
-        """Rows that never left this process; to be asked when the connection is gone."""
+        """Rows that were never sent; to be read when the connection is gone."""
         return self._rows
 
     # --- the connection -------------------------------------------------------------------
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        """What the other end has shown of itself, verified; None on a socket of this machine."""
+        """The verified certificate of the other end; None on a socket of this machine."""
         transport = self._transport
         return None if transport is None else transport.get_extra_info("peercert")
 
@@ -164,24 +164,24 @@ class PeerChannel(asyncio.Protocol):
         self.flush()
 
     def pause_reading(self) -> None:
-        """Take nothing more from the peer for now; a second call does nothing."""
+        """Read nothing more from the peer for now; a second call does nothing."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on; a second call does nothing."""
+        """Read again; a second call does nothing."""
         transport = self._transport
         if transport is not None and not transport.is_closing() and not transport.is_reading():
             transport.resume_reading()
 
     def close(self) -> None:
-        """End after what was posted is sent."""
+        """Close after everything posted is sent."""
         self.flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -195,7 +195,7 @@ class PeerChannel(asyncio.Protocol):
             try:
                 self._take_frames()
             except Exception:
-                # Nothing after a row that could not be dealt with may be trusted.
+                # After a row that could not be handled nothing can be trusted.
                 log.exception("a frame of another worker could not be processed")
                 self.abort()
 

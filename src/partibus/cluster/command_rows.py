@@ -1,8 +1,8 @@
-"""Every command as a row, and a command again.
+"""Every command as a row, and back.
 
-Owns what a command looks like on its way to the process of its fragment: the fields of each, in
-their order, and messages on their way in. Codes, answers and errors are those of `rows`. Nothing
-here sends, waits or decides; `remote` encodes and `hosting` decodes.
+Owns the form of a command that is sent to the process of its fragment: the fields of each, in
+order, and incoming messages. Codes, answers and errors are those of `rows`. It must never send,
+wait or decide; `remote` encodes and `hosting` decodes.
 """
 
 from collections.abc import Callable
@@ -58,11 +58,11 @@ from partibus.fragment.transactions.commands import (
 
 Encode = Callable[[Any, int, int], Row]
 Decode = Callable[[Row, Any], Command]
-"""The port takes whichever answer the command may get."""
+"""The port accepts any answer that the command may get."""
 
 
 def message_row(message: NewMessage) -> Row:
-    """A message on its way in."""
+    """An incoming message."""
     return (
         message.body,
         message.ttl_ms,
@@ -87,7 +87,8 @@ def _enqueue_row(command: Enqueue, number: int, fragment_id: int) -> Row:
 
 
 def _to_enqueue(row: Row, port: Any) -> Command:
-    # The sends are known here by their places in the command; the far end has their numbers.
+    # The sends are identified here by their index in the command; the other end has their
+    # numbers.
     messages = [NewMessage(*message) for message in row[3]]
     origin = None if row[6] is None else Origin(*row[6])
     return Enqueue(port, messages, transfer_rows.request_places(row[4], messages), row[5], origin)
@@ -246,8 +247,8 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     ListSessions: _list_sessions_row,
     Fence: transfer_rows.fence_row,
 }
-"""From a command, its number and its fragment to a row. Commands about a receiver are rows of
-a code, the receiver's number and at most two fields; `remote` makes them."""
+"""From a command, its number and its fragment to a row. Commands of a receiver are rows of a code,
+the receiver's number and at most two fields; `remote` makes them."""
 
 DECODERS: Final[dict[int, Decode]] = {
     ENQUEUE: _to_enqueue,

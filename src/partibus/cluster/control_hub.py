@@ -1,10 +1,10 @@
 """Administrative questions to the workers of this server, wherever they run.
 
-Owns the table of questions that this process answers and the one way to put a question to
-any worker or to all. A question is a name and a JSON object, and so is its answer. With a
-single process a question is a call; with several the far workers are asked over the peer
-channel. It carries no messages of clients and knows the meaning of no question: the parts
-that can answer one register themselves, the admin endpoint and the faults ask.
+Owns the table of questions that this process answers and the one way to put a question to any
+worker or to all. A question is a name and a JSON object, and so is its answer. With a single
+process a question is a call; with several the far workers are asked over the peer channel. It must
+never carry messages of clients or interpret a question: the parts that can answer one register
+themselves, the admin endpoint and the faults ask.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ class FarWorkers(Protocol):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """Which there are, whether they answer now or not."""
+        """Their numbers, whether or not they answer now."""
         ...
 
     def ask(self, worker: int, name: str, payload: Payload) -> Awaitable[Payload]:
-        """Put a question to one; a BusError when it does not answer."""
+        """Ask one of them; a BusError when it does not answer."""
         ...
 
 
@@ -49,12 +49,12 @@ class ControlHub:
         self._handlers[name] = handler
 
     def reach(self, far: FarWorkers) -> None:
-        """There are other workers, and this is the way to them."""
+        """There are other workers, and this is how to reach them."""
         self._far = far
 
     @property
     def workers(self) -> list[int]:
-        """The numbers of all workers, this one included."""
+        """The numbers of all workers, including this one."""
         far = list(self._far.numbers) if self._far is not None else []
         return sorted([self.worker, *far])
 
@@ -70,7 +70,7 @@ class ControlHub:
             OBSERVING.end(begun_s)
 
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
-        """Put a question to one worker; raises a BusError when it cannot answer."""
+        """Ask one worker; raises a BusError when it cannot answer."""
         if worker == self.worker:
             answer = self.answer(name, payload)
             return answer if isinstance(answer, dict) else await answer
@@ -79,8 +79,8 @@ class ControlHub:
         return await self._far.ask(worker, name, payload)
 
     async def ask_all(self, name: str, payload: Payload) -> dict[int, Payload]:
-        """Put a question to all workers at once; those that do not answer are left out."""
-        if self._far is None:  # no task for what is a call
+        """Ask all workers at once; those that do not answer are left out."""
+        if self._far is None:  # no task for a plain call
             try:
                 return {self.worker: await self.ask(self.worker, name, payload)}
             except BusError:
@@ -90,7 +90,7 @@ class ControlHub:
     async def ask_each(
         self, workers: Sequence[int], name: str, payload: Payload
     ) -> dict[int, Payload]:
-        """Put a question to some workers at once; those that do not answer are left out."""
+        """Ask some workers at once; those that do not answer are left out."""
         answers = await asyncio.gather(
             *(self.ask(worker, name, payload) for worker in workers), return_exceptions=True
         )

@@ -1,10 +1,10 @@
 """The owner's end of fragments that another process uses.
 
-Owns the receivers and the open requests of one far process: rows become commands for the
-fragments here, and what the fragments answer becomes rows again. Back-pressure: it tells how
-much is unanswered, so that no more is read from a process that asks faster than the stores
-take. When the far process is gone its receivers leave, and what was under way to them is
-unlocked (DLV-5). It knows no socket: `cluster.peers` carries the rows.
+Owns the receivers and the open requests of one far process: rows become commands for the fragments
+here, and the fragments' answers become rows again. Back-pressure: it reports how much is
+unanswered, so that no more is read from a process that sends faster than the stores write. When the
+far process is gone its receivers are detached, and what was in flight to them is unlocked (DLV-5).
+It knows no socket: `cluster.peers` carries the rows.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ from partibus.fragment.message import Held
 from partibus.fragment.refusing import fail
 
 UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Sends of one far process that may wait for the stores before it is read no more."""
+"""Unconfirmed sends of one far process at which reading from it stops."""
 
 
 Answerer = Callable[[str, bytes], bytes | asyncio.Future[bytes]]
@@ -91,11 +91,11 @@ class Host:
         self._find = find
         self._answer = answer
         self._store_facts = store_facts
-        """How each store of this process is; sent with every pong."""
+        """The state of each store of this process; sent with every pong."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
         self.is_quiet = False
-        """The far process has said that it asks for nothing more."""
+        """The far process has announced that it asks for nothing more."""
         self.unanswered_bytes = 0
         self._handlers: dict[int, Callable[[Row], None]] = {
             OPEN: self._open,
@@ -110,7 +110,7 @@ class Host:
         }
 
     def receive(self, rows: Sequence[Row]) -> None:
-        """What the far process asks for, in order."""
+        """Requests of the far process, in order."""
         handlers = self._handlers
         for row in rows:
             handler = handlers.get(row[0])
@@ -120,12 +120,12 @@ class Host:
                 handler(row)
 
     def post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
-        """Answer, unless nobody is there any more."""
+        """Answer, unless the far process is gone."""
         if not self.is_closed:
             self._outbox.post(row, byte_count)
 
     def unsendable(self, row: Row) -> None:
-        """A row could not be encoded: answer its request, or hand back its messages."""
+        """A row could not be encoded: answer its request, or return its messages."""
         if row[0] == DELIVERED:
             receiver = self._receivers.get(row[1])
             if receiver is not None:
@@ -145,7 +145,7 @@ class Host:
             receiver.leave()
 
     def let_go(self, fragment_ids: Collection[int]) -> None:
-        """These fragments are served here no more; the far process hears of it by other means."""
+        """These fragments are no longer served here; the far process is notified in another way."""
         for number, receiver in list(self._receivers.items()):
             if receiver.fragment.fragment_id in fragment_ids:
                 del self._receivers[number]
@@ -153,7 +153,7 @@ class Host:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many sends wait for the stores that reading should pause."""
+        """Whether too many sends wait for the stores, so that reading should pause."""
         return self.unanswered_bytes > UNANSWERED_BYTES_MAX
 
     # --- requests -----------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
 
 
 class FarReceiver:
-    """A receiver that sits in another process."""
+    """A receiver in another process."""
 
     __slots__ = ("_host", "_is_gone", "_number", "_subqueue", "consumer", "fragment")
 
@@ -269,7 +269,7 @@ class FarReceiver:
         return self.fragment.consumer(self, self._subqueue, deletes)
 
     def leave(self) -> None:
-        """It wants nothing more."""
+        """Detach it."""
         self._is_gone = True
         self.fragment.submit(Detach(self.consumer))
 
@@ -283,7 +283,8 @@ class FarReceiver:
         self._host.post((DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
 
     def hand_back(self, tokens: Sequence[int]) -> None:
-        """Messages cannot be sent; each try counts, so that they end as dead letters."""
+        """Return messages that cannot be sent; each attempt counts, so that they are dead-lettered
+        in the end."""
         self.fragment.submit(Settle(None, None, self._subqueue, list(tokens), Outcome.ABANDON))
 
     def drained(self) -> None:
@@ -295,14 +296,14 @@ class FarReceiver:
             self._host.post((AVAILABLE, self._number))
 
     def interrupted(self) -> None:
-        """A fragment of this process is never out of reach."""
+        """A fragment of this process is never unreachable."""
 
     def resumed(self) -> None:
-        """A fragment of this process is never out of reach."""
+        """A fragment of this process is never unreachable."""
 
 
 class FarSessionReceiver(FarReceiver):
-    """A receiver of one session that sits in another process."""
+    """A receiver of one session in another process."""
 
     __slots__ = ("session_consumer",)
 
@@ -328,7 +329,7 @@ class FarSessionReceiver(FarReceiver):
 
 
 class Reply:
-    """The port of one command that came from afar."""
+    """The port of one command from the far process."""
 
     __slots__ = ("_byte_count", "_host", "_number", "_request_count")
 

@@ -1,10 +1,10 @@
-"""Which process serves which lane, as those that serve them report.
+"""Which process serves which lane, as reported by those processes.
 
 Owns that table. A node reports its lanes, with the epoch of each, to every other node when they
-connect and whenever a lane was opened or closed there; what it reports ends with the connection. Of
-two that report the same lane the one with the higher epoch has it; the other has not noticed yet.
-Leases are not looked at: a lane is reached where it is open. Fed by `cluster.peers` and by the
-node; asked for every handle of a fragment.
+connect and whenever a lane is opened or closed there; its report is valid as long as the
+connection. Of two nodes that report the same lane the one with the higher epoch has it; the other
+has not noticed yet. Leases do not matter here: a lane is reached where it is open. Filled by
+`cluster.peers` and by the node; read for every handle of a fragment.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ class LaneTable:
         self._served: dict[int, Mapping[int, int]] = {}
         self._servers: dict[int, tuple[int, int]] = {}
         self.on_moved: Callable[[int], None] | None = None
-        """Called with a lane that is served elsewhere than before, or by nobody."""
+        """Called with a lane that is served by another process than before, or by none."""
 
     def reported(self, number: int, lanes: Mapping[int, int]) -> None:
-        """A process serves these lanes, by their epochs, and no others."""
+        """A process serves exactly these lanes, by their epochs."""
         before = self._served.get(number, {})
         self._served[number] = dict(lanes)
         for lane in sorted({*before, *lanes}):
             self._settle(lane)
 
     def server_of(self, lane: int) -> int | None:
-        """The process that serves a lane; None when nobody is known to."""
+        """The process that serves a lane; None when none is known."""
         found = self._servers.get(lane)
         return None if found is None else found[1]
 

@@ -1,9 +1,9 @@
-"""The place of a process among others: what `cluster.peers` must know of them.
+"""The membership of a process in a group: what `cluster.peers` must know of the others.
 
 Owns the interface of such a group and its form for the workers of one server: the group's id, the
-catalog's file, the TLS directory, and the directory with the sockets over which they reach
-each other. The supervisor makes it once and hands it to every worker; it holds no secret and never
-changes. The nodes of a cluster come and go: they are `cluster.node_group`'s.
+catalog's file, the TLS directory, and the directory with the sockets over which they reach each
+other. The supervisor makes it once and passes it to every worker; it contains no secret and never
+changes. The nodes of a cluster come and go: see `cluster.node_group`.
 """
 
 from collections.abc import Callable
@@ -25,34 +25,34 @@ class PeerGroup(Protocol):
 
     @property
     def kind(self) -> str:
-        """What one of them is called."""
+        """The word for one of them."""
         ...
 
     @property
     def group_id(self) -> int | str:
-        """What all of them share and strangers do not have."""
+        """An id that all of them share and others do not have."""
         ...
 
     @property
     def others(self) -> list[int]:
-        """The numbers of the other processes, as of now."""
+        """The numbers of the other processes at present."""
         ...
 
     @property
     def transport(self) -> PeerTransport:
-        """The way to them."""
+        """How to reach them."""
         ...
 
     def owner_of(self, store: int) -> int | None:
-        """Who is the one writer of a store; None when nobody is known to be."""
+        """The single writer of a store; None when it is unknown."""
         ...
 
     def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
-        """Whether a process that says that it has this number is one of the others."""
+        """Whether a process that claims this number is one of the others."""
         ...
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have this called when one came or went."""
+        """Call this when one came or went."""
         ...
 
 
@@ -68,11 +68,11 @@ class Membership:
     catalog: Path
     tls: Path
     working: Path | None = None
-    """Where an encrypted catalog is worked on, in memory."""
+    """Where the working copy of an encrypted catalog is, in memory."""
 
     @property
     def kind(self) -> str:
-        """What errors and the log call one of them."""
+        """The word for one of them in errors and in the log."""
         return "worker"
 
     @property
@@ -81,7 +81,7 @@ class Membership:
         return [number for number in range(self.workers) if number != self.worker]
 
     def owner_of(self, store: int) -> int:
-        """The worker that is the one writer of a store."""
+        """The worker that is the single writer of a store."""
         return worker_of(store, self.workers)
 
     def owns(self, store: int) -> bool:
@@ -94,12 +94,13 @@ class Membership:
         return UnixTransport(self.worker, self.socket_path)
 
     def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
-        """Whether it is one of the others; who reaches the socket is of this user."""
+        """Whether it is one of the others; only processes of this user can reach the socket."""
         return number in self.others
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Their number is fixed."""
+        """Not needed: their number is fixed."""
 
     def socket_path(self, worker: int) -> Path:
-        """Where a worker listens for the others; short, for such a path has 107 bytes."""
+        """Where a worker listens for the others; short, since such a path is limited to 107
+        bytes."""
         return self.runtime / f"w{worker}"

@@ -1,10 +1,10 @@
 """The handle of a fragment whose lane moves between nodes.
 
-Owns the way from links, couriers and the HTTP plane to wherever a fragment is served now: a broker
-of this process, another node, or nobody for the moment. What holds the handle never changes; when
+Owns the routing from links, couriers and the HTTP plane to wherever a fragment is served now: a
+broker of this process, another node, or none for the moment. The handle itself never changes; when
 the lane moves its receivers are interrupted, as after the loss of a worker, and ask again when it
-is served. What was asked of the place before is answered by that place. Nothing is asked twice: the
-outcome of what was under way may be unknown. Decides nothing about lanes; the node binds it.
+is served. Earlier commands are answered by the earlier place. Nothing is submitted twice: the
+outcome of pending commands may be unknown. It must never decide about lanes; the node binds it.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class MovingFragment:
     __slots__ = ("_is_served", "_relays", "_target", "fragment_id", "index")
 
     def __init__(self, fragment_id: int, index: int, target: Fragment) -> None:
-        """`target` is nobody, until the handle is bound."""
+        """`target` refuses everything, until the handle is bound."""
         self.fragment_id = fragment_id
         self.index = index
         self._target = target
@@ -42,7 +42,7 @@ class MovingFragment:
         self._relays: dict[Consumer, Relay] = {}
 
     def bind(self, target: Fragment, is_served: bool) -> None:
-        """The lane is served there from now on; or by nobody, who refuses everything."""
+        """The lane is served there from now on; or by none, in which case everything is refused."""
         if target is self._target or not (is_served or self._is_served):
             return
         was_served, self._is_served = self._is_served, is_served
@@ -52,7 +52,7 @@ class MovingFragment:
         self._target = target
         for relay in relays:
             self._relays[relay.front] = relay.following(target)
-        # A receiver that hears of it may ask for more at once, or go: the new place is bound.
+        # A notified receiver may send demand at once, or leave: the new place is already bound.
         for relay in relays:
             if relay.front in self._relays:
                 relay.report_move(was_served)
@@ -99,7 +99,7 @@ class MovingFragment:
 
 
 class Relay:
-    """Stands between a receiver and one place where its fragment is served."""
+    """Connects a receiver to one place where its fragment is served."""
 
     __slots__ = ("_base", "_is_draining", "_is_gone", "_is_interrupted", "back", "front", "target")
 
@@ -107,7 +107,7 @@ class Relay:
         self.front = front
         self.target = target
         self._base = front.sent
-        """What the receiver was given by other places; demand is a running total."""
+        """Messages that the receiver got from other places; demand is a running total."""
         self._is_draining = False
         self._is_interrupted = False
         self._is_gone = False
@@ -117,7 +117,7 @@ class Relay:
         return self.target.consumer(self, self.front.subqueue, self.front.deletes)
 
     def following(self, target: Fragment) -> "Relay":
-        """The one for the next place."""
+        """The relay for the next place."""
         return Relay(self.front, target)
 
     def demand(self, command: Demand) -> None:
@@ -126,16 +126,16 @@ class Relay:
         self.target.submit(Demand(self.back, command.limit - self._base, command.drain))
 
     def detach(self) -> None:
-        """The receiver itself leaves; what is still under way to it goes there and back."""
+        """The receiver itself leaves; messages still in flight to it are returned."""
         self.target.submit(Detach(self.back))
 
     def leave(self) -> None:
-        """The lane is served here no more."""
+        """The lane is no longer served here."""
         self._is_gone = True
         self.target.submit(Detach(self.back))
 
     def report_move(self, was_served: bool) -> None:
-        """The receiver hears once that the lane was served here."""
+        """Notify the receiver once that the lane was served here."""
         if self._is_draining:
             self._is_draining = False
             self.front.receiver.drained()

@@ -2,9 +2,9 @@
 
 Owns who belongs to the cluster for `cluster.peers`: the live nodes of the lease table, reached over
 TLS, each under the name in its certificate, so that none can claim the number of another. A node
-that connects before this one has read of it is let in, since its certificate is of the cluster's
-authority and it only asks; it is looked at again when the table has changed. Where a lane is served
-is the lane table's. Made by the node.
+that connects before this one has read its row is admitted, since its certificate is of the
+cluster's authority and it only sends requests; it is checked again when the table has changed. The
+lane table knows where a lane is served. Made by the node.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,10 +21,10 @@ class NodeGroup:
 
     def __init__(self, directory: Path, host: str, port: int) -> None:
         self.worker = 0
-        """Known when the node has joined, as is the id of the cluster."""
+        """Set when the node has joined, as is the id of the cluster."""
         self.group_id = ""
         self.nodes: Callable[[], Mapping[int, tuple[str, int]]] = dict
-        """Where the live ones are reached."""
+        """The addresses of the live ones."""
         self.names: Callable[[], Mapping[int, str]] = dict
         """The name with which each of them has joined."""
         self.lanes = LaneTable()
@@ -33,7 +33,7 @@ class NodeGroup:
 
     @property
     def others(self) -> list[int]:
-        """The live nodes beside this one."""
+        """The live nodes except this one."""
         return sorted(number for number in self.nodes() if number != self.worker)
 
     def owner_of(self, store: int) -> int | None:
@@ -41,13 +41,13 @@ class NodeGroup:
         return self.lanes.server_of(store)
 
     def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
-        """Whether it shows the certificate with which that number has joined."""
+        """Whether it has the certificate with which that number has joined."""
         name = named_node(certificate)
         joined = self.names().get(number)
         return name is not None and number != self.worker and joined in (None, "", name)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have this called when a node came or went."""
+        """Call this when a node came or went."""
         self._changed = changed
 
     def changed(self) -> None:

@@ -1,10 +1,10 @@
-"""The certificates that a node shows to the others, from their files, and again when these change.
+"""The certificates that a node presents to the others, reloaded when their files change.
 
-Owns the TLS contexts for both ends of a connection between nodes and the moments at which the files
-are looked at: when a handshake begins, at most once a second, as for the certificate that clients
-see. A set that does not fit (half of it replaced so far) is reported, and the last good one stays
-in use; connections that stand are never touched. The file of authorities may hold several, so that
-one can be replaced while nodes still show certificates of the other. Makes no certificate.
+Owns the TLS contexts for both ends of a connection between nodes and when the files are checked:
+when a handshake begins, at most once a second, as for the certificate that clients see. A set that
+does not match (half of it replaced so far) is reported, and the last valid one stays in use; open
+connections are never touched. The file of authorities may contain several, so that one can be
+replaced while nodes still have certificates of the other. Makes no certificates.
 """
 
 import logging
@@ -21,7 +21,7 @@ CA_KEY_FILE: Final = "ca-key.pem"
 CERTIFICATE_FILE: Final = "node.pem"
 KEY_FILE: Final = "node-key.pem"
 LOOK_S: Final = 1.0
-"""Files are looked at this often at most."""
+"""The minimum time between two checks of the files."""
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 
 
 def peer_context(directory: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
-    """A context that shows the certificate in the directory, and accepts those of its CA alone."""
+    """A context that presents the certificate in the directory, and accepts only those of its
+    CA."""
     context = ssl.SSLContext(
         ssl.PROTOCOL_TLS_SERVER if purpose is ssl.Purpose.CLIENT_AUTH else ssl.PROTOCOL_TLS_CLIENT
     )
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # A node is known by its number and the name in its certificate, not by its address.
+    # A node is identified by its number and the name in its certificate, not by its address.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     try:

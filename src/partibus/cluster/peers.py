@@ -1,10 +1,10 @@
 """The other workers of this server: connections to them and from them.
 
-Owns one connection to each other worker, on which this one asks, and those from them, on which
-they ask for the fragments here; each end greets the other with the version and the group before
-anything else. A worker that is lost is tried again for ever with a short back-off, and one that
-says nothing for SILENCE_S is taken for lost: it can hold up nobody else. Made by the node; the
-rows and their meaning are `cluster.remote`'s and `cluster.hosting`'s.
+Owns one connection to each other worker, for requests of this one, and those from them, for their
+requests to the fragments here; each end greets the other with the version and the group before
+anything else. A lost worker is retried forever with a short back-off, and one that is silent for
+SILENCE_S counts as lost, so that it cannot hold up the others. Made by the node; `cluster.remote`
+and `cluster.hosting` own the rows and their meaning.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from partibus.fragment.handle import Fragment
 from partibus.store.interface import StoreState
 
 VERSION: Final = 2
-"""Of the rows."""
+"""The version of the rows."""
 VERSION_MIN: Final = 1
-"""Nodes are upgraded one after the other, so the rows of the release before are spoken too."""
+"""Nodes are upgraded one after the other, so the rows of the previous release are supported too."""
 HELLO: Final = 0
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 0.5
@@ -68,7 +68,7 @@ class Peers:
         """Answers that wait for a store; the loop itself keeps only weak references."""
         self._all_connected = asyncio.Event()
         self._heard_from: dict[int, asyncio.Event] = {}
-        """Set by the greeting of a worker, which can be reached at that moment."""
+        """Set by the greeting of a worker, which is reachable at that moment."""
         self.transport = self.membership.transport
         self._door: PeerDoor | None = None
         self._guests: dict[Guest, None] = {}
@@ -92,7 +92,7 @@ class Peers:
     def watch(
         self, brokers: Mapping[int, Broker], changed: Callable[[], None] | None = None
     ) -> None:
-        """Let the others know how these stores answer, and who else wants to hear of it."""
+        """Report the states of these stores to the others, and to another listener."""
         self._brokers = brokers
         self._on_store = changed
         for broker in brokers.values():
@@ -105,7 +105,7 @@ class Peers:
         return RemoteFragment(far, placement.fragment_id, index, placement.store)
 
     def far(self, number: int) -> FarBroker | None:
-        """The fragments of one of the others; None when it is not there any more."""
+        """The fragments of one of the others; None when it no longer exists."""
         return self._far.get(number)
 
     def _owner(self, store: int) -> FarBroker | None:
@@ -118,15 +118,15 @@ class Peers:
         return far is not None and far.is_available(store)
 
     def live_bytes(self, store: int) -> int:
-        """What a store of another worker holds, as of its last answer."""
+        """The live bytes of another worker's store, as of its last answer."""
         far = self._owner(store)
         return 0 if far is None else far.live_bytes.get(store, 0)
 
     # --- start and end ------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Let the others in, and wait until all of them can be asked and can ask, but not for
-        ever. A worker that nobody can ask would serve clients and miss changes of the catalog."""
+        """Admit the others, and wait until requests work in both directions, but not forever. A
+        worker that others cannot reach would serve clients and miss changes of the catalog."""
         self._door = await self.transport.listen(self.loop, lambda: Guest(self).channel)
         self.membership.watch(self._follow)
         for far in self._far.values():
@@ -142,7 +142,7 @@ class Peers:
         self._connectors[far.worker] = task
 
     def _follow(self) -> None:
-        """Connect to those that came, and let go of those that went."""
+        """Connect to those that came, and disconnect from those that left."""
         others = self.membership.others
         for number in [number for number in self._far if number not in others]:
             del self._far[number], self._heard_from[number]
@@ -151,26 +151,26 @@ class Peers:
         for number in others:
             if number not in self._far:
                 self._reach(self._know(number))
-        self.count_connected()  # who went is not waited for
-        for guest in list(self._guests):  # let in before this node had read who has its number
+        self.count_connected()  # those that left are not waited for
+        for guest in list(self._guests):  # admitted before this node had read who has its number
             if not self.membership.is_member(guest.worker, guest.channel.certificate):
                 guest.channel.abort()
 
     def _see_off(self, number: int) -> None:
-        """One that left, or hangs: nothing is delivered any more to what it has asked for."""
+        """One that left, or hangs: nothing more is delivered to its receivers."""
         for guest in [guest for guest in self._guests if guest.worker == number]:
             guest.channel.abort()
 
     def serve_lanes(self, lanes: Mapping[int, int]) -> None:
-        """Let the others know which lanes are served here, by their epochs, and how their stores
-        answer: one that was down may have been opened anew."""
+        """Report to the others which lanes are served here, by their epochs, and the states of
+        their stores: one that was down may have been opened again."""
         self._own_lanes = dict(lanes)
         for guest in self._guests:
             guest.channel.post(self._stores_row(), ROW_BYTES)
             guest.channel.post(self._lanes_row(), ROW_BYTES)
 
     def let_go(self, fragment_ids: Collection[int]) -> None:
-        """These fragments are not served here any more: nothing of them is sent to the others."""
+        """These fragments are no longer served here: nothing of them is sent to the others."""
         for guest in self._guests:
             guest.let_go(fragment_ids)
 
@@ -179,27 +179,27 @@ class Peers:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the others have answered everything that was asked of them."""
+        """Whether the others have answered all requests."""
         return all(far.is_at_rest for far in self._far.values())
 
     def say_quiet(self) -> None:
-        """Let the others know that nothing more is asked of them."""
+        """Announce to the others that no more requests will come."""
         for caller in self._callers:
             caller.channel.post((QUIET, 0), ROW_BYTES)
 
     def others_are_quiet(self) -> bool:
-        """Whether all that are connected have said so; only then may this one stop to serve."""
+        """Whether all connected ones have announced that; only then may this one stop serving."""
         return all(guest.is_quiet for guest in self._guests)
 
     def stop_serving(self) -> None:
-        """Take no more requests; those that were taken are still answered."""
+        """Accept no more requests; earlier ones are still answered."""
         self.is_serving = False
         for guest in self._guests:
             guest.channel.pause_reading()
 
     async def close(self) -> None:
-        """Send the last answers and leave."""
-        self._is_closing = True  # a connector that is just connecting may miss that it is cancelled
+        """Send the last answers and disconnect."""
+        self._is_closing = True  # a connector that is just connecting may miss its cancellation
         connectors = list(self._connectors.values())
         for connector in connectors:
             connector.cancel()
@@ -216,7 +216,7 @@ class Peers:
     # --- to the others ----------------------------------------------------------------------
 
     async def _keep_connected(self, far: FarBroker) -> None:
-        """Connect, stay until it is lost, and again."""
+        """Connect, stay until the connection is lost, and repeat."""
         delay_s = RETRY_S_MIN
         heard = self._heard_from[far.worker]
         while not self._is_closing:
@@ -237,7 +237,7 @@ class Peers:
             delay_s = min(2 * delay_s, RETRY_S_MAX)
 
     def count_connected(self) -> None:
-        """One more is there, in one direction."""
+        """One more is connected, in one direction."""
         asking = {guest.worker for guest in self._guests}
         if not self.lost_workers() and asking.issuperset(self.membership.others):
             self._all_connected.set()
@@ -259,7 +259,7 @@ class Peers:
         return host
 
     def forget(self, guest: "Guest") -> None:
-        """A worker that asked is gone."""
+        """A worker that sent requests is gone."""
         self._guests.pop(guest, None)
 
     def _stores_row(self) -> Row:
@@ -282,7 +282,7 @@ class Peers:
         return list(self._far)
 
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
-        """Put a question to another worker; a BusError when it does not answer in time."""
+        """Ask another worker; a BusError when it does not answer in time."""
         answer = _Answer(self.loop)
         self._far[worker].submit(0, Question(answer, name, msgspec.json.encode(payload)))
         kind = self.membership.kind.capitalize()
@@ -321,13 +321,13 @@ def _failures_of(name: str) -> Iterator[None]:
 
 
 def greeting(membership: PeerGroup) -> Row:
-    """What both ends say first: the newest and the oldest rows that they speak, the id of
-    their group, and their number."""
+    """The first row of both ends: the newest and the oldest rows they support, the id of their
+    group, and their number."""
     return (HELLO, VERSION, membership.group_id, membership.worker, VERSION_MIN)
 
 
 def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) -> str | None:
-    """Why the other end is not to be spoken to; None when it is one of the others."""
+    """Why the other end is refused; None when it is one of the others."""
     row = rows[0]
     if len(row) < 4 or row[0] != HELLO or not isinstance(row[1], int):
         return "it does not greet as a process of this bus does"
@@ -345,7 +345,7 @@ def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) 
 
 
 class Caller:
-    """One attempt to reach another worker, and the connection it led to."""
+    """One attempt to reach another worker, and its connection."""
 
     def __init__(self, peers: Peers, far: FarBroker) -> None:
         self._peers = peers
@@ -377,7 +377,8 @@ class Caller:
             asked_at = loop.time()
             channel.post((PING, 0), ROW_BYTES)
             await asyncio.wait([self._over], timeout=PING_S)
-            # Counted in pings, so that a pause of this process is not taken for one of the other.
+            # Counted in pings, so that a pause of this process is not mistaken for one of the
+            # other.
             quiet_s = 0.0 if channel.last_heard >= asked_at else quiet_s + PING_S
             if quiet_s >= SILENCE_S:
                 log.error("%s does not answer and is considered lost", self._far.name)
@@ -388,7 +389,7 @@ class Caller:
         if why is None and rows[0][3] != self._far.worker:
             why = f"it has the number {rows[0][3]}"
         if why is not None:
-            log.error("what answers as %s is not spoken to: %s", self._far.name, why)
+            log.error("the process that answers as %s is refused: %s", self._far.name, why)
             self.channel.abort()
         elif not self._greeted.done():
             self._greeted.set_result(True)
@@ -409,13 +410,13 @@ class Caller:
 
 
 class Guest:
-    """A connection on which another worker asks."""
+    """A connection on which another worker sends requests."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._host: Host | None = None
         self.worker = -1
-        """The number of the worker that asks, as its greeting says."""
+        """The number of that worker, from its greeting."""
         self.channel = PeerChannel(peers.loop, self._hear_greeting, self._end)
         self.channel.after_flush = self._read_on
         self.channel.on_blocked = self._blocked
@@ -435,11 +436,11 @@ class Guest:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it asks for nothing more."""
+        """Whether it sends no more requests."""
         return self._host is not None and self._host.is_quiet
 
     def let_go(self, fragment_ids: Collection[int]) -> None:
-        """End what it receives from these fragments."""
+        """End its receivers on these fragments."""
         if self._host is not None:
             self._host.let_go(fragment_ids)
 
@@ -449,13 +450,13 @@ class Guest:
             self.channel.pause_reading()
 
     def _read_on(self) -> None:
-        """Answers went out: read again if that was the reason not to."""
+        """Answers were sent: read again if reading was paused for that."""
         host = self._host
         if host is not None and self._peers.is_serving and not host.is_behind:
             self.channel.resume_reading()
 
     def _blocked(self, is_blocked: bool) -> None:
-        """A worker that does not take its answers is asked for no more questions."""
+        """Pause reading from a worker that does not read its answers."""
         if is_blocked:
             self.channel.pause_reading()
         else:

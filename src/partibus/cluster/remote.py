@@ -1,10 +1,10 @@
 """The gateway's end of fragments that another process runs.
 
-Owns what was asked of that process and is not answered, and the receivers that draw from it.
-When it is lost everything pending is answered at once: what was never sent is refused as
-unavailable, so that a send without a key may go elsewhere; what was sent has an unknown
-outcome and is never tried again on its own, since that could duplicate. Receivers stay and
-ask again when it is back. It knows no socket: `cluster.peers` carries the rows.
+Owns the unanswered requests to that process, and the receivers of its fragments. When it is lost
+everything pending is answered at once: what was never sent is refused as unavailable, so that a
+send without a key may go elsewhere; what was sent has an unknown outcome and is never retried
+automatically, since that could duplicate it. Receivers stay and send their demand again when it is
+back. It knows no socket: `cluster.peers` carries the rows.
 """
 
 import logging
@@ -67,7 +67,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class FarConsumer:
-    """A receiver of this process as the far one knows it."""
+    """A receiver of this process, as the far process knows it."""
 
     __slots__ = (
         "base",
@@ -84,9 +84,9 @@ class FarConsumer:
         self.fragment_id = fragment_id
         self.consumer = consumer
         self.is_open = False
-        """The far process knows it."""
+        """Whether the far process knows it."""
         self.base = 0
-        """What it had been given before the far process came to know it."""
+        """What had been delivered to it before the far process knew it."""
         self.is_draining = False
         self.is_leaving = False
 
@@ -97,22 +97,22 @@ class FarBroker:
     def __init__(self, worker: int, scheduler: Scheduler, kind: str = "worker") -> None:
         self.worker = worker
         self.name = f"{kind} {worker}"
-        """What errors and the log call the far process."""
+        """The name of the far process in errors and in the log."""
         self._scheduler = scheduler
         self.absence = f"{self.name}, which runs it, cannot be reached. Try again."
-        """Why nothing can be asked of it while there is no connection."""
+        """Why requests fail while there is no connection."""
         self._outbox: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
         self.live_bytes: dict[int, int] = {}
-        """What the stores of the far process held when it was last heard of, by their numbers."""
+        """The live bytes of the far process's stores, as of its last answer, by their numbers."""
         self._next_number = 1
         self._pending: dict[int, Command] = {}
         self._unanswered: dict[int, int] = {}
-        """Sends still to be answered of commands that were answered in part."""
+        """Sends not yet answered, of commands that were answered in part."""
         self._consumers: dict[Consumer, FarConsumer] = {}
         self._by_number: dict[int, FarConsumer] = {}
         self._later: list[Callable[[], None]] = []
-        """Answers to what was asked while it was out of reach; given in the next turn."""
+        """Answers to requests made while it was unreachable; given in the next turn."""
         self._handlers: dict[int, Callable[[Row], None]] = {
             DELIVERED: self._delivered,
             DRAINED: self._drained,
@@ -129,26 +129,26 @@ class FarBroker:
             LANES: self._lanes_changed,
         }
         self.on_lanes: Callable[[int, dict[int, int]], None] | None = None
-        """Who wants to hear which lanes the far process serves, by their epochs."""
+        """Notified which lanes the far process serves, by their epochs."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether the far process can be reached."""
+        """Whether the far process is reachable."""
         return self._outbox is not None
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether everything that was asked has been answered."""
+        """Whether all requests have been answered."""
         return not self._pending and not self._later
 
     def is_available(self, store: int) -> bool:
-        """Whether a store of the far process takes messages, as far as is known here."""
+        """Whether a store of the far process accepts messages, as far as is known here."""
         outbox = self._outbox
         return outbox is not None and store not in self._stores_down and not outbox.is_full
 
     @property
     def _reach(self) -> str:
-        """What keeps commands from the far process, as the middle of a sentence."""
+        """Why commands cannot reach the far process, as the middle of a sentence."""
         if self._outbox is not None and self._outbox.is_full:
             return (
                 f"{self.name}, which runs it, processes messages more slowly than they "
@@ -158,14 +158,14 @@ class FarBroker:
         return self.absence
 
     def obstacle(self, store: int) -> str:
-        """Why a store of the far process takes no messages."""
+        """Why a store of the far process accepts no messages."""
         is_down = self.is_connected and store in self._stores_down
         return STORE_DOWN if is_down else self._reach
 
     # --- start and end ------------------------------------------------------------------
 
     def connected(self, outbox: PeerWriter) -> None:
-        """It can be reached, and knows nothing of what was asked before."""
+        """It is reachable, and knows nothing of earlier requests."""
         self._answer_later()
         self._outbox = outbox
         self._stores_down = frozenset()
@@ -173,7 +173,7 @@ class FarBroker:
             far.consumer.receiver.resumed()
 
     def disconnected(self, unsent: Iterable[Row]) -> None:
-        """It is out of reach; `unsent` are the rows that it certainly never saw."""
+        """It is unreachable; `unsent` are the rows that were certainly never sent."""
         self._outbox = None
         pending, self._pending = self._pending, {}
         self._unanswered.clear()
@@ -188,7 +188,7 @@ class FarBroker:
         self._report_lanes({})
 
     def unsendable(self, row: Row) -> None:
-        """A row could not be encoded and was never sent: refuse its command alone."""
+        """A row could not be encoded and was never sent: refuse only its command."""
         command = self._pending.pop(row[1], None) if is_request(row) else None
         if command is not None:
             text = (
@@ -217,7 +217,7 @@ class FarBroker:
         )
 
     def _soon(self, answer: Callable[[], None]) -> None:
-        """Never answer inside the call that asked, as a fragment of this process does not."""
+        """Never answer inside the submitting call, just as a fragment of this process."""
         if not self._later:
             self._scheduler.call_soon(self._answer_later)
         self._later.append(answer)
@@ -230,7 +230,7 @@ class FarBroker:
     # --- to the far process -------------------------------------------------------------------
 
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Ask for something."""
+        """Submit a command."""
         encode = ENCODERS.get(type(command))
         outbox = self._outbox
         if encode is None:
@@ -256,7 +256,8 @@ class FarBroker:
     def consumer(
         self, fragment_id: int, receiver: Receiver, subqueue: SubQueueType, deletes: bool
     ) -> Consumer:
-        """A receiver of one of the fragments; the far process hears of it when it asks."""
+        """A receiver of one of the fragments; the far process learns of it with its first
+        demand."""
         consumer = Consumer(fragment_id, receiver, subqueue, deletes)
         self._know(fragment_id, consumer)
         return consumer
@@ -310,7 +311,7 @@ class FarBroker:
             self._soon(partial(receiver.not_accepted, self._unavailable()))
 
     def _open(self, far: FarConsumer) -> PeerWriter | None:
-        """Make the receiver known to the far process; None when that is out of reach."""
+        """Make the receiver known to the far process; None when that is unreachable."""
         outbox = self._outbox
         if outbox is not None and not far.is_open:
             consumer = far.consumer
@@ -325,7 +326,7 @@ class FarBroker:
         return (OPEN, far.number, far.fragment_id, int(consumer.subqueue), consumer.deletes)
 
     def _leave(self, far: FarConsumer) -> None:
-        """Messages may still be under way to it, so it is kept until the far process agrees."""
+        """Messages may still be in flight to it, so it is kept until the far process confirms."""
         if far.is_open and self._outbox is not None:
             far.is_leaving = True
             self._outbox.post((DETACH, far.number), ROW_BYTES)
@@ -339,7 +340,7 @@ class FarBroker:
     # --- from the far process -----------------------------------------------------------------
 
     def receive(self, rows: Sequence[Row]) -> None:
-        """What the far process says, in order."""
+        """Rows of the far process, in order."""
         handlers = self._handlers
         for row in rows:
             handler = handlers.get(row[0])
@@ -357,7 +358,8 @@ class FarBroker:
         ANSWERS[row[0]](command, row)
 
     def _sends_answered(self, row: Row) -> None:
-        """Usually all sends of a command at once; it stays pending until the last answer."""
+        """Usually all sends of a command are answered at once; it stays pending until the last
+        answer."""
         number, places = row[1], row[3]
         if places is None:
             self._answered(row)
@@ -372,7 +374,7 @@ class FarBroker:
         ANSWERS[row[0]](command, row)
 
     def _answer_missing(self, row: Row) -> None:
-        """The far process has an answer that it cannot send."""
+        """The far process has an answer that it cannot encode."""
         command = self._pending.pop(row[1])
         self._unanswered.pop(row[1], None)
         fail(command, to_error(row[2]))
@@ -423,7 +425,7 @@ class FarBroker:
 
 
 def nobody(scheduler: Scheduler) -> FarBroker:
-    """Stands for the server of lanes that are served nowhere for the moment, and refuses all."""
+    """Stands for the server of lanes that are currently not served, and refuses everything."""
     far = FarBroker(0, scheduler)
     far.absence = "its lane is moving to another node. Try again."
     return far

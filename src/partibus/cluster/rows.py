@@ -1,10 +1,10 @@
-"""Rows between processes, plain tuples that any serialiser takes: their codes, and the answers.
+"""Rows between processes, plain tuples for any serialiser: their codes, and the answers.
 
-Owns the form in which a fragment is spoken to from another process: the code of every row, messages
-on their way out, errors, and what an answer says to the port of its command. The commands
-themselves are in `command_rows`. A row begins with its code and a number that pairs answer and
-request. Messages travel as rows of their own inside, one tuple each, since they are what is many.
-Nothing here sends, waits or decides; `remote` and `hosting` are the two ends.
+Owns the form in which a fragment is addressed from another process: the code of every row, outgoing
+messages, errors, and how an answer is passed to the port of its command. The commands themselves
+are in `command_rows`. A row begins with its code and a number that pairs answer and request.
+Messages are nested rows, one tuple each, since there are many of them. It must never send, wait or
+decide; `remote` and `hosting` are the two ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from partibus.fragment.outbox.commands import Transfer
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
 StoreFacts = Sequence[int]
-"""How a store is: its number and its live bytes."""
+"""The state of a store: its number and its live bytes."""
 
 
 class PeerWriter(Protocol):
@@ -31,7 +31,7 @@ class PeerWriter(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """The far process does not read: it should be sent no more messages for now."""
+        """The far process does not read: send it no more messages for now."""
         ...
 
     def post(self, row: Row, byte_count: int) -> None:
@@ -57,18 +57,18 @@ SET_SESSION_STATE: Final = 12
 LIST_SESSIONS: Final = 13
 PICK: Final = 24
 REQUEST_CODE_MAX: Final = FENCE
-"""Codes up to here await exactly one answer, unless their number is 0; so do PICK and those of
+"""Codes up to here get exactly one answer, unless their number is 0; so do PICK and those of
 `transaction_rows`."""
 OPEN: Final = 16
-"""A receiver; its number stands for it in all that follows."""
+"""A receiver; later rows refer to it by its number."""
 DEMAND: Final = 17
 INTEREST: Final = 18
 DETACH: Final = 19
 PING: Final = 20
 QUIET: Final = 23
-"""The process asks for nothing more: it is about to stop."""
+"""The process sends no more requests: it is about to stop."""
 OPEN_SESSION: Final = 21
-"""A receiver of one session; known by its number like any other."""
+"""A receiver of one session; identified by its number like any other."""
 ACCEPT: Final = 22
 
 # --- codes: answers ------------------------------------------------------------------------------
@@ -87,27 +87,27 @@ DELIVERED: Final = 48
 DRAINED: Final = 49
 AVAILABLE: Final = 50
 DETACHED: Final = 51
-"""Nothing more comes for this receiver."""
+"""Nothing more will be sent to this receiver."""
 PONG: Final = 52
 STORES_DOWN: Final = 53
-"""Which stores of the process do not answer, whenever that changes."""
+"""Which stores of the process are down, whenever that changes."""
 ACCEPTED: Final = 54
 NOT_ACCEPTED: Final = 55
 SESSION_LOST: Final = 56
 UNSENDABLE: Final = 57
-"""The answer to a request exists but cannot be encoded; an error takes its place."""
+"""The answer to a request exists but cannot be encoded; an error replaces it."""
 LANES: Final = 58
-"""Which lanes the node serves, with their epochs; when it changes, and first after the greeting."""
+"""Which lanes the node serves, with their epochs; on change, and first after the greeting."""
 
 ROW_BYTES: Final = 256
-"""What a row is counted as beside its messages: about its size in memory."""
+"""The size of a row besides its messages: about its size in memory."""
 
 
 # --- messages and errors -------------------------------------------------------------------------
 
 
 def held_row(held: Held) -> Row:
-    """A message on its way out, without its body; what only its owner needs stays there."""
+    """An outgoing message, without its body; fields that only its owner needs are left out."""
     return (
         held.sequence,
         held.length,
@@ -135,7 +135,7 @@ def to_held(row: Row) -> Held:
 
 
 def overlay_row(overlay: Overlay) -> Row:
-    """What was changed about a message."""
+    """The overlay of a message."""
     return (overlay.properties, overlay.reason, overlay.description)
 
 
@@ -145,7 +145,7 @@ def error_row(error: BusError) -> Row:
 
 
 def to_error(row: Row) -> BusError:
-    """The error again; a name that this release does not know is a plain `BusError`."""
+    """The error from its row; a name that this release does not know is a plain `BusError`."""
     name, text, tracking_id = row
     kind = getattr(errors, name, BusError)
     error: BusError = kind(text) if issubclass(kind, BusError) else BusError(text)
@@ -165,7 +165,7 @@ def _refused(command: Any, row: Row) -> None:
 
 
 def _requests(command: Enqueue | Transfer, places: Sequence[int] | None) -> list[int]:
-    """The sends that an answer is about; None means all of the command."""
+    """The sends that an answer concerns; None means all of the command."""
     requests = command.requests
     return requests if places is None else [requests[place] for place in places]
 
@@ -219,6 +219,6 @@ ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
 
 
 def is_request(row: Row) -> bool:
-    """Whether a row awaits an answer under its number."""
+    """Whether a row gets an answer under its number."""
     code: int = row[0]
     return code <= REQUEST_CODE_MAX or code == PICK or TRANSACT <= code <= RESERVE_NUMBERS

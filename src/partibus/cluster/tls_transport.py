@@ -1,9 +1,9 @@
 """Connections between the nodes of a cluster: TCP with TLS 1.3, both ends verified.
 
-Owns the port on which a node is reached by the others, and the handshakes of both ends. A
-certificate that the cluster's own authority did not sign, or that has expired, is refused before a
-row is read, with one line in the log. The certificate names the node; whether that node belongs to
-the cluster is `cluster.peers`'s to ask. Makes no certificate, as `partibus cluster init` does.
+Owns the port on which the other nodes reach a node, and the handshakes of both ends. A certificate
+that the cluster's own authority did not sign, or that has expired, is refused before a row is read,
+with one line in the log. The certificate names the node; `cluster.peers` checks whether that node
+belongs to the cluster. Makes no certificates; `partibus cluster init` does.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from partibus.domain.errors import ConfigError
 
 HANDSHAKE_S: Final = 5.0
 HANDSHAKES_MAX: Final = 64
-"""Connections that have not shown a certificate yet; the next ones wait in the socket's queue."""
+"""Connections in their handshake; further ones wait in the socket's queue."""
 BACKLOG: Final = 128
 REFUSALS_MAX: Final = 256
 CONNECT_S: Final = 5.0
 ACCEPT_RETRY_S: Final = 0.1
 SILENCE_S: Final = 6
-"""A machine that is cut off is noticed by the kernel after about so long, at both ends."""
+"""After about this long the kernel notices, at both ends, that a machine is cut off."""
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class TlsTransport:
         self._refusals = Refusals()
         self._sock = _bind(host, port)
         self.port = int(self._sock.getsockname()[1])
-        """Where this node is reached; a port of 0 is settled before the node is announced."""
+        """The address of this node; a port of 0 is resolved before the node is announced."""
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
@@ -76,7 +76,7 @@ class TlsTransport:
             raise ConnectionError(f"node {number} does not answer") from error
 
     def close(self) -> None:
-        """Give the port back."""
+        """Close the port."""
         self._sock.close()
 
 
@@ -102,7 +102,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Have the kernel end the connection when the other machine does not answer any more."""
+    """Have the kernel end the connection when the other machine no longer answers."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S // 2)
@@ -113,7 +113,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 @dataclass(eq=False)
 class _TlsDoor:
-    """Accepts connections and lets in who shows a certificate of the cluster."""
+    """Accepts connections and admits nodes with a certificate of the cluster."""
 
     loop: asyncio.AbstractEventLoop
     sock: socket.socket
@@ -161,15 +161,15 @@ class _TlsDoor:
                 ssl_handshake_timeout=HANDSHAKE_S,
             )
         except ConnectionError:
-            sock.close()  # it hangs up, or says nothing: it may be stopping
+            sock.close()  # it hangs up or is silent: it may be stopping
         except OSError as error:
             self.refusals.note(f"{where} connects to the port of the nodes and is refused", error)
             sock.close()
 
 
 class Refusals:
-    """Why connections were refused: one line in the log for each end and reason, since who is
-    refused tries again and again."""
+    """Why connections were refused: one log line for each end and reason, since a refused node
+    keeps trying."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
@@ -186,7 +186,7 @@ class Refusals:
 
 
 def _reason(error: OSError) -> str:
-    """What is wrong with the other end, in the words of an operator."""
+    """What is wrong with the other end, as a text for operators."""
     text = str(error)
     if "certificate has expired" in text:
         return "its certificate has expired; make a new one with `partibus cluster join`"
@@ -200,7 +200,7 @@ def _reason(error: OSError) -> str:
 
 
 def named_node(certificate: dict[str, object] | None) -> str | None:
-    """The node that a verified certificate names; None without a certificate."""
+    """The node named in a verified certificate; None without a certificate."""
     names = (certificate or {}).get("subjectAltName", ())
     assert isinstance(names, tuple)
     return next((str(name) for kind, name in names if kind == "DNS"), None)

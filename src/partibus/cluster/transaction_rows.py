@@ -1,7 +1,7 @@
-"""The commands of transactions as rows, and the one answer that is theirs alone.
+"""The commands of transactions as rows, and the one answer that only they have.
 
-Owns their codes and their form between workers. A transaction's parts travel inside its row
-as the rows they would be alone; `rows` gives the tables of those and has these in its own.
+Owns their codes and their form between workers. A transaction's parts are nested in its row, as the
+rows they would be alone; `rows` provides the tables for those and includes these in its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +29,11 @@ Encode = Callable[[Any, int, int], Row]
 Decode = Callable[[Row, Any], Command]
 
 _PART: Final = 1
-"""The number of a row inside a transaction: it has a port, and nothing is answered to it."""
+"""The number of a row inside a transaction: it has a port, but gets no answer."""
 
 
 def transact_encoder(encoders: Mapping[type[Command], Encode]) -> Encode:
-    """How a transaction becomes a row, with the means for its parts."""
+    """How a transaction is encoded as a row, with the encoders for its parts."""
 
     def encode(command: Transact, number: int, fragment_id: int) -> Row:
         parts = [encoders[type(part)](part, _PART, place) for place, part in command.work]
@@ -43,7 +43,7 @@ def transact_encoder(encoders: Mapping[type[Command], Encode]) -> Encode:
 
 
 def transact_decoder(decoders: Mapping[int, Decode]) -> Decode:
-    """How a row becomes a transaction; its parts are answered to nobody."""
+    """How a row is decoded to a transaction; its parts get no answers."""
 
     def decode(row: Row, port: Any) -> Command:
         work = [(part[2], decoders[part[0]](part, SILENT)) for part in row[3]]
@@ -53,28 +53,28 @@ def transact_decoder(decoders: Mapping[int, Decode]) -> Decode:
 
 
 def check_locks_row(command: CheckLocks, number: int, fragment_id: int) -> Row:
-    """A look at locks."""
+    """A check of locks as a row."""
     subqueue, outcome = int(command.subqueue), int(command.outcome)
     return (CHECK_LOCKS, number, fragment_id, subqueue, command.tokens, outcome)
 
 
 def to_check_locks(row: Row, port: Any) -> Command:
-    """A look at locks, again."""
+    """The check of locks in a row."""
     return CheckLocks(port, SubQueueType(row[3]), row[4], Outcome(row[5]))
 
 
 def reserve_row(command: ReserveNumbers, number: int, fragment_id: int) -> Row:
-    """A wish for numbers."""
+    """A reservation of numbers as a row."""
     return (RESERVE_NUMBERS, number, fragment_id, command.count)
 
 
 def to_reserve(row: Row, port: Any) -> Command:
-    """A wish for numbers, again."""
+    """The reservation of numbers in a row."""
     return ReserveNumbers(port, row[3])
 
 
 def numbered_encoder(message_row: Callable[[NewMessage], Row]) -> Encode:
-    """How messages with numbers become a row."""
+    """How messages with numbers are encoded as a row."""
 
     def encode(command: EnqueueNumbered, number: int, fragment_id: int) -> Row:
         messages = [message_row(message) for message in command.messages]
@@ -86,11 +86,11 @@ def numbered_encoder(message_row: Callable[[NewMessage], Row]) -> Encode:
 
 
 def to_numbered(row: Row, port: Any) -> Command:
-    """Messages with numbers, again."""
+    """The messages with numbers in a row."""
     messages = [NewMessage(*message) for message in row[3]]
     return EnqueueNumbered(port, messages, row[4], row[5], row[6])
 
 
 def numbers_reserved(command: Any, row: Row) -> None:
-    """Tell the port of a wish for numbers which it got."""
+    """Report the reserved numbers to the port of the request."""
     command.port.reserved(row[2], row[3])

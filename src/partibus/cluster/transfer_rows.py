@@ -1,6 +1,6 @@
 """The commands of couriers and of transfers as rows.
 
-Owns their codes and their form between workers; `rows` has them in its own tables.
+Owns their codes and their form between workers; `rows` includes them in its own tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ MessageRow = Callable[[NewMessage], Row]
 
 
 def transfer_encoder(message_row: MessageRow) -> Callable[[Transfer, int, int], Row]:
-    """How a transfer becomes a row, with the means for its messages."""
+    """How a transfer is encoded as a row, with the encoder for its messages."""
 
     def encode(command: Transfer, number: int, fragment_id: int) -> Row:
         messages = [message_row(message) for message in command.messages]
@@ -29,14 +29,14 @@ def transfer_encoder(message_row: MessageRow) -> Callable[[Transfer, int, int], 
 
 
 def request_places(count: int, messages: list[NewMessage]) -> list[int]:
-    """The sends of a command by their places; each brings a message at least."""
+    """The sends of a command by index; each has at least one message."""
     if count > max(1, len(messages)):
         raise ValueError(f"{count} sends are claimed for {len(messages)} messages")
     return list(range(count))
 
 
 def to_transfer(row: Row, port: Any) -> Command:
-    """The transfer of a row."""
+    """The transfer in a row."""
     messages = [NewMessage(*message) for message in row[3]]
     return Transfer(port, messages, request_places(row[4], messages), row[5], row[6])
 
@@ -47,5 +47,5 @@ def fence_row(command: Fence, number: int, fragment_id: int) -> Row:
 
 
 def to_fence(row: Row, port: Any) -> Command:
-    """The fence of a row."""
+    """The fence in a row."""
     return Fence(port, row[3], row[4])

@@ -2,7 +2,7 @@
 
 Owns the interface that `cluster.peers` uses and its form for the workers of one machine: Unix
 sockets in a directory that only their user can enter. Nodes of a cluster use
-`cluster.tls_transport`. Knows no row and no greeting.
+`cluster.tls_transport`. Knows no rows and no greetings.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ from partibus.cluster.channel import PeerChannel
 
 
 class PeerDoor(Protocol):
-    """What lets the other processes in."""
+    """What admits the other processes."""
 
     def close(self) -> None:
-        """Let nobody in any more; those who are in stay."""
+        """Admit no more; existing connections stay."""
         ...
 
 
 class PeerTransport(Protocol):
-    """The way to the other processes, and theirs to this one."""
+    """Connections to the other processes, and from them to this one."""
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
     ) -> PeerDoor:
-        """Let the others in; each gets a channel of its own."""
+        """Admit the others; each gets a separate channel."""
         ...
 
     async def connect(
         self, loop: asyncio.AbstractEventLoop, number: int, channel: PeerChannel
     ) -> None:
-        """Connect a channel to one of the others; OSError when it cannot be reached."""
+        """Connect a channel to one of the others; OSError when it is unreachable."""
         ...
 
 

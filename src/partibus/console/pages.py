@@ -1,9 +1,9 @@
 """The pages of the console over HTTP: static files with strict headers, under `/console/`.
 
-Owns the paths, the content security policy and the word to those whose copy was installed
-without Node. The files are built from `console/` by `make install` and shipped in the wheel; they
-hold no data: everything that they show is asked under `/$partibus`, where rights are checked.
-Mounted by the server, unless the console is off.
+Owns the paths, the content security policy and the notice for installations made without Node. The
+files are built from `console/` by `make install` and shipped in the wheel; they contain no data:
+everything that they show is read under `/$partibus`, where rights are checked. Mounted by the
+server, unless the console is off.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""No script and no style but our own files; nothing from elsewhere, nothing in a frame."""
+"""Only our own scripts and styles; nothing from elsewhere, nothing in a frame."""
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -50,7 +50,7 @@ reload this page. Packages from the package index contain it.</p>
 
 
 def console_routes(mode: str, static: Path = STATIC) -> list[BaseRoute]:
-    """The routes of the pages, and the way there for a browser that comes to the root."""
+    """The routes of the pages, and a redirect for browsers that open the root."""
     if mode == "off":
         return []
 
@@ -70,7 +70,7 @@ def _file(static: Path, path: str) -> Response:
         return HTMLResponse(NOT_BUILT, 503, HEADERS | _ASKED_AGAIN)
     if not path:
         return FileResponse(index, 200, HEADERS | _ASKED_AGAIN, _TYPES[".html"])
-    # Only what is in the folder by name: a path that leads elsewhere is in no listing.
+    # Only files listed in the folder: a path that leads elsewhere is in no listing.
     known = {file.relative_to(static).as_posix(): file for file in static.rglob("*")}
     file = known.get(path)
     media_type = None if file is None else _TYPES.get(file.suffix)
@@ -85,7 +85,7 @@ async def _to_console(request: Request) -> Response:
 
 
 async def _root(request: Request) -> Response:
-    """People come with a browser, which asks for HTML; programs hear what they always heard."""
+    """A browser, which asks for HTML, is redirected; programs get the usual answer."""
     if "text/html" in request.headers.get("accept", ""):
         return await _to_console(request)
     return PlainTextResponse(

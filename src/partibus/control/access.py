@@ -1,9 +1,9 @@
 """Who may do what: tokens and keys in, grants out (SAS-6 to SAS-8, SAS-11).
 
-Owns the decision whether a credential is good and what it grants. It asks the catalog for
-policies, and for entities only to know what the resource of a token is; it compares host names
-only where a resource is written without a scheme, and keeps nothing: grants belong to the
-connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
+Owns the decision whether a credential is valid and what it grants. It reads policies from the
+catalog, and entities only to find the resource of a token; it compares host names only where a
+resource has no scheme, and keeps nothing: grants belong to the connection that presented the
+credential. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
 """
 
 import hmac
@@ -26,7 +26,7 @@ BEARER: Final = "Bearer "
 
 
 class JwtReader(Protocol):
-    """Who can read JSON web tokens."""
+    """Something that can read JSON web tokens."""
 
     def grant(self, token: str, audience_path: str, now_ms: int) -> Grant: ...
 
@@ -39,7 +39,7 @@ class AccessControl:
     jwt: JwtReader | None = None
 
     def accepts(self, token_text: str) -> bool:
-        """Whether a token is of a kind that this server knows; not whether it is good."""
+        """Whether a token is of a supported kind; not whether it is valid."""
         return self.jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
 
     def authenticate_token(
@@ -47,7 +47,8 @@ class AccessControl:
     ) -> Grant:
         """The grant of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9).
 
-        `host` is the name by which the client addressed us, where that is known."""
+        `host` is the host name that the client used, if known.
+        """
         audience_path = resource_path(audience)
         if self.jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self.jwt.grant(token_text.removeprefix(BEARER), audience_path, now_ms)
@@ -57,14 +58,15 @@ class AccessControl:
     def authenticate_request(self, token_text: str, entity: str, now_ms: int) -> Grant:
         """The grant of a token in a request about the messages of an entity (HTP-1).
 
-        Here a token may be signed for the address of a request, `orders/messages/head`: it is
-        one for `orders`, for nothing above it and for no entity beside it."""
+        Here a token may be signed for the address of a request, `orders/messages/head`: it is valid
+        for `orders`, but for nothing above it and for no other entity.
+        """
         if not token_text.startswith(sas.TOKEN_PREFIX):
             return self.authenticate_token(token_text, entity, now_ms)
         token, entity_path = sas.parse_token(token_text), resource_path(entity)
         if entity_of_messages(token.resource_path) == entity_path and not self._is_entity(token):
-            # From here on as if it had been signed for the entity: a policy of less than that,
-            # such as one of an entity called `orders/messages`, does not sign for it.
+            # From here on treated as signed for the entity: a policy of less than that, such as
+            # one of an entity called `orders/messages`, cannot sign for it.
             token = replace(token, resource_path=entity_path)
         return self._grant(token, entity_path, now_ms)
 
@@ -94,8 +96,9 @@ class AccessControl:
     def _without_host(self, token: SasToken, host: str) -> SasToken:
         """The token for what follows the host, where its resource begins with the bare name.
 
-        The JavaScript administration client signs so for what an entity forwards to. An entity
-        that has that name is meant before the host is."""
+        The JavaScript administration client signs this way for what an entity forwards to. An
+        entity with that name takes precedence over the host.
+        """
         head, _, rest = token.resource_path.partition("/")
         if not head or head != path_key(host.partition(":")[0]):
             return token
@@ -104,18 +107,18 @@ class AccessControl:
         return replace(token, resource_path=rest)
 
     def authenticate_any(self, token_text: str, now_ms: int) -> Grant:
-        """The grant of a token, whatever it is for; for what is about no entity."""
+        """The grant of a token, whatever it is for; for requests that concern no entity."""
         if self.jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self.authenticate_token(token_text, "", now_ms)
         token = sas.parse_token(token_text)
         return self._grant(token, token.resource_path, now_ms)
 
     def authenticate_plain(self, policy_name: str, key: str) -> tuple[Grant, ...]:
-        """The grants of a policy's name and key, wherever the policy sits (SAS-9)."""
+        """The grants of a policy's name and key, whatever scope the policy is on (SAS-9)."""
         given = key.encode("utf-8", "replace")
         grants = []
         for scope, policy in self.catalog.policies_named(policy_name):
-            # Both keys are compared, whatever the first gave, so that time tells nothing.
+            # Both keys are always compared, so that the timing reveals nothing.
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
             if is_primary or is_secondary:
@@ -125,7 +128,7 @@ class AccessControl:
         return tuple(grants)
 
     def recheck(self, grant: Grant) -> Grant | None:
-        """The grant as the policies are now; None when it rests on none of them any more."""
+        """The grant under the current policies; None when none of them supports it any more."""
         if not grant.policy:
             return grant
         policy = self.catalog.policy(grant.policy_scope, grant.policy)
@@ -136,7 +139,8 @@ class AccessControl:
     def _signing_policy(self, token: SasToken) -> tuple[str, AccessPolicy, str]:
         """The policy that signed the token, on its resource or an ancestor (SAS-6).
 
-        Answers the policy's scope, the policy, and which of its keys it was."""
+        Returns the policy's scope, the policy, and which of its keys it was.
+        """
         is_known = False
         for scope, policy in self._policies_above(token):
             is_known = True

@@ -1,8 +1,8 @@
-"""What a definition becomes before it is written: its path spelled, its spec as the profile has it.
+"""How a definition is prepared for writing: canonical path, and the spec adapted to the profile.
 
-Owns what of that takes the rest of the namespace to decide: a subscription belongs to a topic and
-has as many fragments as it, and where the profile decides on partitioning, an entity keeps what it
-has. It reads records and changes nothing. Called by the catalog before it writes.
+Owns what depends on the rest of the namespace: a subscription belongs to a topic and has as many
+fragments as it, and where the profile decides on partitioning, an existing entity keeps its own. It
+reads records and must never change anything. Called by the catalog before it writes.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from partibus.rules.check import check_rule
 def admit_new(
     index: EntityIndex, path: str, spec: EntitySpec, profile: Profile
 ) -> tuple[str, EntitySpec]:
-    """The path in its canonical spelling, and the spec as the profile makes it."""
+    """The path in its canonical spelling, and the spec adapted to the profile."""
     if not isinstance(spec, SubscriptionSpec):
         admit_path(path, profile)
         return path, admit(spec, profile)
@@ -43,7 +43,7 @@ def admit_new(
 def admit_update(
     index: EntityIndex, before: EntityRecord, spec: EntitySpec, profile: Profile
 ) -> EntitySpec:
-    """The spec that an entity gets in the place of its own; fixed properties must stay (PRP-2)."""
+    """The new spec of an existing entity; fixed properties must stay (PRP-2)."""
     wanted = _without_wish(before.spec, spec, profile)
     _, admitted = admit_new(index, before.path, wanted, profile)
     admitted = _keep_fragments(before.spec, admitted, profile)
@@ -52,7 +52,7 @@ def admit_update(
 
 
 def _without_wish(before: EntitySpec, after: EntitySpec, profile: Profile) -> EntitySpec:
-    """An update hands back what an entity has, which the profile may not give any more."""
+    """An update repeats what an entity has, which the profile may no longer allow."""
     if (
         profile.partitioning == "per-entity"
         or isinstance(before, SubscriptionSpec)

@@ -1,10 +1,9 @@
-"""The catalog: which entities and policies the namespace has, and who hears of changes.
+"""The catalog: which entities and policies the namespace has, and its change feed.
 
-Owns entity definitions, their numeric ids, the placement of fragments on stores, and the
-change feed. Answers come from memory, writes go to a database first and are durable when a call
-returns. It stands beside the data path and never in it: fragments hold messages, the
-catalog only says that they exist. Called by the server, the gateway and the admin surfaces,
-all on one thread.
+Owns entity definitions, their numeric ids, the placement of fragments on stores, and the change
+feed. Answers come from memory, writes go to a database first and are durable when a call returns.
+It must never be part of the data path: fragments hold messages, the catalog only records that they
+exist. Called by the server, the gateway and the admin surfaces, all on one thread.
 """
 
 import logging
@@ -42,7 +41,7 @@ from partibus.domain.errors import (
 from partibus.domain.limits import SELFHOST, Profile, with_partitions
 
 LOCK_PREFIX: Final = "lock_prefix"
-"""The setting that all lock tokens of the namespace begin with."""
+"""The setting with the prefix of all lock tokens of the namespace."""
 PARTITIONS: Final = "partitions"
 """The setting that fixes the number of partitions of every entity."""
 
@@ -74,9 +73,9 @@ class Catalog:
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
         self._dropped: set[int] = set()
-        """Fragments that their store has dropped: their tombstones go with the next write."""
+        """Fragments that stores have dropped: their tombstones are removed with the next write."""
         self.generation = 0
-        """How many changes the namespace has seen, as far as this process knows."""
+        """How many changes the namespace has had, as far as this process knows."""
         try:
             self._database.has_news()
             self._load()
@@ -85,7 +84,7 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Let go of the database; only tombstones may be waiting to be removed."""
+        """Close the database; only tombstones may be waiting to be removed."""
         try:
             if self._dropped:
                 with self._database.transaction():
@@ -98,7 +97,7 @@ class Catalog:
     # --- reading ------------------------------------------------------------------------
 
     def lookup(self, path: str) -> EntityRecord | None:
-        """The entity of that path in any case; a subscription is `topic/Subscriptions/name`."""
+        """The entity with that path, in any case; a subscription is `topic/Subscriptions/name`."""
         return self._entities.find(path.lower())
 
     def entity(self, path: str) -> EntityRecord:
@@ -125,14 +124,14 @@ class Catalog:
         return tuple(self._policies.of_scope(path_key(path)).values())
 
     def policies_named(self, name: str) -> tuple[tuple[str, AccessPolicy], ...]:
-        """(scope in lower case, policy) wherever a policy of that name sits."""
+        """(scope in lower case, policy) for every policy with that name."""
         return tuple(self._policies.named(name).items())
 
     # --- entities -----------------------------------------------------------------------
 
     def create(self, path: str, spec: EntitySpec, loads: StoreLoads | None = None) -> EntityRecord:
-        """A new entity with its fragments; a used name is an error (ENT-9). What is known of
-        the stores decides with the fragments that they have where the new ones go."""
+        """A new entity with its fragments; a used name is an error (ENT-9). The loads of the
+        stores, and the fragments they have, decide where the new ones go."""
         with self.batch():
             path, admitted = admit_new(self._entities, path, spec, self.profile)
             if self.lookup(path) is not None:
@@ -145,7 +144,7 @@ class Catalog:
     def _insert(
         self, path: str, spec: EntitySpec, place: Callable[[int], tuple[Placement, ...]]
     ) -> EntityRecord:
-        """Write a new entity, and its fragments where `place` puts them for its id."""
+        """Write a new entity, with its fragments in the stores that `place` returns for its id."""
         now_ms = self._clock.now_ms()
         entity_id = self._database.insert_entity(path, path_key(path), kind_of(spec), spec, now_ms)
         record = EntityRecord(
@@ -161,7 +160,7 @@ class Catalog:
         return record
 
     def recover(self, path: str, spec: QueueSpec, fragment_id: int, store: int) -> EntityRecord:
-        """A queue for a fragment that a store holds and no entity has; a used name is extended."""
+        """A queue for a fragment that a store has and no entity owns; a used name is extended."""
         with self.batch():
             admitted = admit(spec, self.profile)
             name, count = path, 1
@@ -178,8 +177,8 @@ class Catalog:
     def _place(
         self, entity_id: int, path: str, spec: EntitySpec, loads: StoreLoads | None
     ) -> tuple[Placement, ...]:
-        """Fragments where there is room; those of a subscription with those of its topic, since
-        a message is stored once for all who share it."""
+        """Place fragments where there is room; those of a subscription with those of its topic,
+        since a message is stored once for all that share it."""
         if isinstance(spec, SubscriptionSpec):
             topic = self.entity(parse_address(path).entity)
             chosen = [placement.store for placement in topic.fragments]
@@ -193,7 +192,7 @@ class Catalog:
         )
 
     def update(self, path: str, spec: EntitySpec) -> EntityRecord:
-        """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""
+        """Replace the entity's spec; fixed properties must stay (PRP-2)."""
         with self.batch():
             before = self.entity(path)
             admitted = admit_update(self._entities, before, spec, self.profile)
@@ -207,7 +206,7 @@ class Catalog:
         return after
 
     def delete(self, path: str) -> EntityRecord:
-        """Remove an entity; a topic takes its subscriptions with it."""
+        """Remove an entity; a topic with its subscriptions."""
         with self.batch():
             record = self.entity(path)
             doomed = [record]
@@ -253,7 +252,7 @@ class Catalog:
     # --- what is fixed when the namespace is made -------------------------------------------
 
     def fix_partitions(self, wished: int | None) -> None:
-        """Settle how many partitions every entity has, where the profile asks that (CON-1)."""
+        """Fix how many partitions every entity has, where the profile requires that (CON-1)."""
         if self.profile.partitioning != "namespace":
             if wished is not None:
                 raise ConfigError(
@@ -275,24 +274,24 @@ class Catalog:
             )
 
     def fix_lock_prefix(self) -> None:
-        """Draw the bits that all lock tokens begin with, once for the life of the namespace, so
-        that a token is still known after a restart."""
+        """Choose the prefix of all lock tokens, once for the life of the namespace, so that a token
+        is still recognised after a restart."""
         if self._database.setting(LOCK_PREFIX) is None:
             self._fix(LOCK_PREFIX, str(secrets.randbits(32)))
 
     def _fix(self, name: str, value: str) -> None:
-        """A change like any other: a copy of the catalog without it is an older one."""
+        """A change like any other: a copy of the catalog without it counts as older."""
         with self.identify() as identity:
             self._database.put_setting(name, value)
             identity.advance()
 
     @property
     def lock_prefix(self) -> int:
-        """The bits that all lock tokens begin with."""
+        """The prefix of all lock tokens."""
         return int(self._database.setting(LOCK_PREFIX) or 0)
 
     def _apply_fixed(self) -> None:
-        """Go by what is fixed, which another process may have done since this was opened."""
+        """Apply the fixed settings, which another process may have written meanwhile."""
         partitions = int(self._database.setting(PARTITIONS) or 1)
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)
@@ -301,23 +300,23 @@ class Catalog:
 
     @property
     def identity(self) -> IdentityRows:
-        """What the catalog says of itself; written to by `identify` and the offline verbs."""
+        """The catalog's identity; written by `identify` and the offline verbs."""
         return self._database.identity
 
     @contextmanager
     def identify(self) -> Iterator[IdentityRows]:
-        """Write about identity: all of the block is durable at its end, or nothing."""
+        """Write the identity: all of the block is durable at its end, or nothing."""
         with self._database.transaction():
             yield self._database.identity
             generation = self._database.identity.generation()
         self.generation = generation
 
     def keep_copy(self, file: Path) -> None:
-        """Have a file beside hold what the catalog does, for the day on which this is damaged."""
+        """Keep a copy of the catalog in another file, in case this one is damaged."""
         self._database.copy_to(file)
 
     def dropped(self, fragment_id: int) -> None:
-        """A store has dropped a deleted fragment for good: nobody need remember it."""
+        """A store has dropped a deleted fragment for good: its tombstone is no longer needed."""
         self._dropped.add(fragment_id)
 
     def take_dropped(self) -> frozenset[int]:
@@ -331,11 +330,11 @@ class Catalog:
     # --- idle time ------------------------------------------------------------------------
 
     def idle_times(self) -> dict[int, int]:
-        """By entity id, for how long nobody had used it as far as was written (IDL-1)."""
+        """By entity id, how long it had been idle when that was last written (IDL-1)."""
         return self._database.idle_times()
 
     def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
-        """Write for how long entities have been idle; this is not in the change feed."""
+        """Write how long entities have been idle; this is not in the change feed."""
         with self._database.transaction():
             for entity_id, time_ms in idle_ms.items():
                 self._database.put_idle_time(entity_id, time_ms)
@@ -343,7 +342,7 @@ class Catalog:
     # --- change feed and batches ----------------------------------------------------------
 
     def subscribe(self, listener: ChangeListener) -> Callable[[], None]:
-        """Call `listener` after each durable change; the answer ends that."""
+        """Call `listener` after each durable change; the returned function ends that."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -353,10 +352,10 @@ class Catalog:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """All changes of the block become durable and heard of together, or none is made.
+        """All changes of the block become durable and are reported together, or none is made.
 
-        The block sees what other processes have written before it, and they write nothing
-        meanwhile."""
+        The block sees what other processes have written before, and they cannot write meanwhile.
+        """
         if self._pending is not None:
             yield
             return
@@ -371,7 +370,7 @@ class Catalog:
                 if pending:
                     generation = self._database.identity.advance()
                     self._remove_tombstones()
-                # Nobody else writes while this does, so that what is in the log is known here.
+                # No other process writes meanwhile, so everything in the log is known here.
                 last = self._database.changes.last()
         except BaseException:
             self._undo(pending)
@@ -385,7 +384,7 @@ class Catalog:
         self._tell(pending)
 
     def _undo(self, changes: Sequence[Change]) -> None:
-        """Be again what is on disk: the changes were not made after all."""
+        """Return to what is on disk: the changes were not made."""
         if any(change.kind is ChangeKind.DELETED for change in changes):
             self._load()  # The order of the entities is lost.
             return
@@ -398,7 +397,7 @@ class Catalog:
                 self._read_policies(path_key(change.path))
 
     def refresh(self) -> list[Change]:
-        """Take over what other processes have written, and tell of it; answers the changes."""
+        """Read what other processes have written, and report it; returns the changes."""
         if not self._database.has_news():
             return []
         try:
@@ -413,7 +412,7 @@ class Catalog:
         return changes
 
     def _read_news(self, news: News) -> list[Change]:
-        """Take over what the log names; entities first, since their policies go with them."""
+        """Read what the log names; entities first, since their policies belong to them."""
         before = [r for r in map(self._entities.by_id, news.entity_ids) if r is not None]
         after = [r for number in news.entity_ids for r in self._read_entities(number)]
         changes = list(differences(before, after))
@@ -432,7 +431,7 @@ class Catalog:
         return [*changes, *policy_differences(policies, found)]
 
     def _read_all_anew(self) -> list[Change]:
-        """Compare everything: too much has happened since the last look."""
+        """Compare everything: too much has changed since the last reading."""
         entities, policies = self._entities, self._policies
         self._read()
         return [
@@ -455,7 +454,7 @@ class Catalog:
         self._note(change)
 
     def _forget(self, record: EntityRecord) -> None:
-        """An entity is gone, and its policies with it."""
+        """An entity was deleted, with its policies."""
         self._entities.remove(record)
         self._policies.replace(path_key(record.path), ())
 

@@ -1,10 +1,9 @@
 """A catalog is copied from one database into another: from a single machine to a cluster, and back.
 
 Owns what a copy is: every row with its id, the ids that were ever given, and the namespace's own
-identity, so that the lanes of the one belong to the other as well. It is all there at its end, or
-nothing is. Never copies the log of changes: followers of the copy learn of every entity instead.
-A catalog that says that a copy is not complete is not to be served.
-Called by the offline verbs.
+identity, so that the lanes of the one belong to the other as well. It is complete at its end, or
+nothing is written. Must never copy the log of changes: followers of the copy read every entity
+instead. A catalog that is marked as an incomplete copy is not served. Called by the offline verbs.
 """
 
 from typing import Final
@@ -13,11 +12,11 @@ from partibus.control.catalog_rows import COLUMNS, CatalogRows
 from partibus.domain.errors import ConfigError
 
 COPYING: Final = "copying"
-"""The setting of a cluster's catalog that has the id of a copy while that is not complete."""
+"""The setting of a cluster's catalog with the id of a copy that is not complete."""
 
 
 def mark_copying(target: CatalogRows, copy_id: str | None) -> None:
-    """Note that a copy is under way, or with None that it is complete."""
+    """Record that a copy is in progress, or with None that it is complete."""
     with target.transaction():
         settings = [row for row in target.read_table("setting") if row[0] != COPYING]
         if copy_id is not None:
@@ -26,17 +25,17 @@ def mark_copying(target: CatalogRows, copy_id: str | None) -> None:
 
 
 def refuse_half_copied(rows: CatalogRows, place: str) -> None:
-    """What was copied in part is never served."""
+    """Refuse to serve an incomplete copy."""
     if rows.setting(COPYING):
         raise ConfigError(
             f"The {place} holds a copy that is not complete: run the same `partibus store copy` "
-            "again, which begins anew, or drop its schemas. Nothing was changed."
+            "again, which starts over, or drop its schemas. Nothing was changed."
         )
 
 
 def copy_catalog(source: CatalogRows, target: CatalogRows) -> int:
-    """Have `target`, which must not have entities or stores, hold what `source` does; answers how
-    many entities that is. One that says that it is being copied into goes on saying so."""
+    """Copy `source` into `target`, which must have no entities or stores; returns the number of
+    entities. A target that is marked as an incomplete copy stays marked."""
     with source.snapshot():
         content = {table: source.read_table(table) for table in COLUMNS}
         entity_last = source.identity.entity_sequence()

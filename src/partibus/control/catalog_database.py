@@ -1,10 +1,10 @@
 """The catalog's rows in SQLite: entities, their fragments, and policies.
 
-Owns the schema, its version, and the way between rows and records. It never checks what is
-allowed and never tells anyone: `control.catalog` does both and is the only caller. Writes
-are durable when a transaction ends (write-ahead log, synchronous=FULL), and in the main file
-then, since SQLite takes a damaged log for a shorter one. Whatever is read at the opening was
-verified (`catalog_digest`). The file holds keys, so it is readable by its owner only.
+Owns the schema, its version, and the conversion between rows and records. It must never check what
+is allowed or notify anyone: `control.catalog` does both and is the only caller. Writes are durable
+when a transaction ends (write-ahead log, synchronous=FULL), and then also in the main file, since
+SQLite mistakes a damaged log for a shorter one. Everything is verified when it is read at the
+opening (`catalog_digest`). The file contains keys, so only its owner can read it.
 """
 
 import logging
@@ -43,17 +43,17 @@ from partibus.files.private import make_private_directory, open_private, write_p
 _log: Final = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 2
-"""No single bit makes the first version of it."""
+"""Differs from the first version in more than one bit."""
 UNSEALED_VERSION: Final = 1
-"""Without digests, namespace id and tombstones; becomes the present one with its first write."""
+"""Without digests, namespace id and tombstones; upgraded with its first write."""
 BUSY_TIMEOUT_MS: Final = 250
-"""How long a write waits for another process: theirs take some milliseconds. Whoever can wait
-without keeping others waiting tries again."""
+"""How long a write waits for another process, whose writes take some milliseconds. Callers that can
+wait without blocking others try again."""
 _ID_MAX: Final = 2**63 - 1
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
 
 UNSEALED_LATER_TABLES: Final = 2
-"""Those of the later tables that the release before reads and makes as well."""
+"""Those of the later tables that the previous release also reads and creates."""
 OWN_TABLES: Final = 2
 """sqlite_sequence and digest."""
 WAY_OUT: Final = (
@@ -159,14 +159,14 @@ class CatalogDatabase:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether digests are kept; a release before this one kept none."""
+        """Whether digests are kept; earlier releases kept none."""
         return self._is_sealed
 
     def _make(self) -> None:
-        """A catalog that holds nothing, of a namespace that nobody else has."""
+        """Create an empty catalog with a new namespace id."""
         with self.transaction():
             (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if tables:  # another process was quicker
+            if tables:  # another process was faster
                 return
             for statement in _SCHEMA.split(";")[:-1]:
                 self._connection.execute(statement)
@@ -175,7 +175,7 @@ class CatalogDatabase:
             self.identity.found()
 
     def _check(self) -> None:
-        """What lies here must be what was written; tables that are new with us are added."""
+        """Verify what was written; tables that are new in this release are added."""
         with self.snapshot():
             if self._is_sealed:
                 catalog_digest.verify(self._connection)
@@ -190,7 +190,7 @@ class CatalogDatabase:
                 self._seal()
 
     def _seal(self) -> None:
-        """Bring the schema to this release, with digests of every table."""
+        """Upgrade the schema to this release, with digests of every table."""
         run = self._connection.execute
         for statement in _LATER_TABLES:
             run(statement)
@@ -199,7 +199,7 @@ class CatalogDatabase:
         self._is_sealed = True
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         self._connection.close()
 
     @contextmanager
@@ -227,13 +227,13 @@ class CatalogDatabase:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            # Clients read the error, and the place of the file is none of their business.
+            # Clients read the error, so it must not contain the path of the file.
             _log.error("%s cannot be written: %s", self._name, error)
             raise StoreUnavailable(f"The catalog cannot be written: {error}. Try again.") from error
         self._empty_log()
 
     def _empty_log(self) -> None:
-        """Bring what was written into the main file, unless somebody reads just now."""
+        """Move the log into the main file, unless it is being read."""
         run = self._connection.execute
         run("PRAGMA busy_timeout = 0")
         with suppress(sqlite3.Error):
@@ -241,7 +241,7 @@ class CatalogDatabase:
         run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def _begin(self) -> None:
-        """Become the one writer among all processes that have the file open."""
+        """Become the only writer among all processes that have the file open."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -250,7 +250,7 @@ class CatalogDatabase:
             raise
 
     def copy_to(self, file: Path) -> None:
-        """Write all of it to a file of its own, whole or not at all, unless it is there already."""
+        """Write all of it to another file, completely or not at all, unless it is already there."""
         if not self._encrypted and copied_generation(file) == self.identity.generation():
             return
         content = in_one_file(self._connection.serialize())
@@ -264,7 +264,7 @@ class CatalogDatabase:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All reads of the block see the same moment."""
+        """All reads of the block see the same state."""
         if self._connection.in_transaction:
             yield
             return
@@ -275,13 +275,13 @@ class CatalogDatabase:
             self._connection.execute("COMMIT")
 
     def has_news(self) -> bool:
-        """Whether another process has written since this was last asked."""
+        """Whether another process has written since the last call."""
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         before, self._version = self._version, version
         return bool(version != before)
 
     def look_again(self) -> None:
-        """What is new could not be taken over: it stays new."""
+        """The news could not be processed: it stays new."""
         self._version = 0
 
     # --- reading ------------------------------------------------------------------------
@@ -326,11 +326,11 @@ class CatalogDatabase:
             yield policy_of(*fields)
 
     def idle_times(self) -> dict[int, int]:
-        """By entity, for how long nobody had used it when that was last written."""
+        """By entity, how long it had been idle when that was last written."""
         return dict(self._connection.execute("SELECT entity_id, idle_ms FROM idle"))
 
     def setting(self, name: str) -> str | None:
-        """What was fixed when the namespace was made."""
+        """A setting that was fixed when the namespace was created."""
         row = self._connection.execute("SELECT value FROM setting WHERE name = ?", (name,))
         found = row.fetchone()
         return None if found is None else str(found[0])
@@ -338,14 +338,14 @@ class CatalogDatabase:
     # --- writing, inside a transaction ----------------------------------------------------
 
     def put_idle_time(self, entity_id: int, idle_ms: int) -> None:
-        """Write for how long an entity has been idle; one that is gone is passed over."""
+        """Write how long an entity has been idle; a deleted one is ignored."""
         self._connection.execute(
             "INSERT OR REPLACE INTO idle SELECT entity_id, ? FROM entity WHERE entity_id = ?",
             (idle_ms, entity_id),
         )
 
     def put_setting(self, name: str, value: str) -> None:
-        """Fix something for good."""
+        """Write a setting that never changes."""
         self._connection.execute("INSERT INTO setting (name, value) VALUES (?, ?)", (name, value))
 
     def insert_entity(
@@ -371,14 +371,14 @@ class CatalogDatabase:
         return cursor.lastrowid
 
     def insert_known_fragment(self, entity_id: int, fragment_id: int, store: int) -> None:
-        """The only fragment of an entity, which was there before it."""
+        """The only fragment of an entity, which existed before it."""
         self._connection.execute(
             "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, ?, 0, ?)",
             (fragment_id, entity_id, store),
         )
 
     def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
-        """Put another spec in the place of the entity's own."""
+        """Replace the entity's spec."""
         self._connection.execute(
             "UPDATE entity SET spec = ?, updated_ms = ? WHERE entity_id = ?",
             (encode_spec(spec), now_ms, entity_id),
@@ -386,14 +386,14 @@ class CatalogDatabase:
         self.changes.note_entity(entity_id)
 
     def delete_entity(self, entity_id: int, key: str) -> None:
-        """Remove an entity with its fragments and policies; its store is yet to drop them."""
+        """Remove an entity with its fragments and policies; its store has not dropped them yet."""
         self.identity.bury(entity_id)
         self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
         self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
         self.changes.note_entity(entity_id)
 
     def put_policy(self, scope: str, policy: AccessPolicy) -> None:
-        """Write a policy, new or in the place of the one with its name."""
+        """Write a policy, new or replacing the one with its name."""
         self._connection.execute(
             "INSERT OR REPLACE INTO policy (scope, name, primary_key, secondary_key, rights)"
             " VALUES (?, ?, ?, ?, ?)",
@@ -415,7 +415,7 @@ class CatalogDatabase:
         return self._connection.execute(query).fetchall()
 
     def replace_table(self, table: str, rows: Sequence[Row]) -> None:
-        """Have a table hold these rows alone; inside a transaction."""
+        """Replace all rows of a table; inside a transaction."""
         self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
         places = ", ".join("?" * len(COLUMNS[table]))
         columns = ", ".join(COLUMNS[table])
@@ -428,7 +428,7 @@ class CatalogDatabase:
 def read_policies(
     file: Path, scope: str, encrypted: SealedCatalog | None = None
 ) -> list[AccessPolicy]:
-    """The policies of a scope in a catalog that may be in use; nothing is written to it."""
+    """The policies of a scope in a catalog that may be in use; it must never be written here."""
     if not file.is_file():
         raise ConfigError(f"{file} does not exist: {file.parent} is not a data directory.")
     connection: sqlite3.Connection | None = None
@@ -466,12 +466,12 @@ def _id_range(wanted: int | None) -> tuple[int, int]:
 
 
 def in_one_file(content: bytes) -> bytes:
-    """A database that is in no need of a log beside it: the two version bytes of its header."""
+    """Mark a database as one without a log file: the two version bytes of its header."""
     return content[:18] + b"\x01\x01" + content[20:]
 
 
 def copied_generation(file: Path) -> int:
-    """The generation of a copy; less than any when it cannot be read."""
+    """The generation of a copy; lower than any when it cannot be read."""
     if not file.exists():
         return -1
     connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)

@@ -1,11 +1,11 @@
-"""Checksums of the catalog: every row counts, and damage of a single bit is found.
+"""Checksums of the catalog: they cover every row, and damage of a single bit is found.
 
-Owns the table `digest`: for each table the exclusive or of the hashes of its rows, kept by
-triggers in the same statement that writes a row, so that a write costs what it changes. Over
-the schema itself it keeps one more. SQLite checks its trees and its log, but neither its rows
-nor what a page says of another, so a disk that changes a bit goes unnoticed without this. A
-program without the function `fold_row` cannot write the catalog. Called by the database of the
-catalog when it is made, opened and extended.
+Owns the table `digest`: for each table the exclusive or of the hashes of its rows, kept by triggers
+in the same statement that writes a row, so that the cost is proportional to the change. There is
+one more for the schema itself. SQLite checks its trees and its log, but neither its rows nor the
+links between pages, so a flipped bit on the disk would go unnoticed without this. A program without
+the function `fold_row` cannot write the catalog. Called by the database of the catalog when it is
+made, opened and extended.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 SCHEMA: Final = "sqlite_schema"
-"""The name under which the digest of the schema stands."""
+"""The name of the digest of the schema."""
 _HASH_BYTES: Final = 8
 _TABLE: Final = (
     "CREATE TABLE digest (name TEXT PRIMARY KEY, total INTEGER NOT NULL, last_id INTEGER NOT NULL)"
@@ -26,25 +26,25 @@ Value = str | int | float | bytes | None
 
 
 class CatalogDamaged(Exception):
-    """What the file holds is not what was written to it; the text says where."""
+    """The file does not contain what was written to it; the text says where."""
 
 
 def teach(connection: sqlite3.Connection) -> None:
-    """Give a connection the function that the triggers call."""
+    """Register the function that the triggers call."""
     connection.execute("PRAGMA trusted_schema = ON")  # some builds of SQLite switch it off
     connection.execute("PRAGMA recursive_triggers = ON")  # a replaced row is a deleted one
     connection.create_function("fold_row", -1, fold_row, deterministic=True)
 
 
 def fold_row(total: int, *row: Value) -> int:
-    """A total with one row more, or with one less that was in it."""
+    """A total with one row added, or with one removed that was in it."""
     encoded = msgspec.msgpack.encode(row)
     hashed = blake2b(encoded, digest_size=_HASH_BYTES).digest()
     return total ^ int.from_bytes(hashed, "little", signed=True)
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Begin to keep digests of every table that has none yet; inside a transaction."""
+    """Start to keep digests of every table without one; inside a transaction."""
     run = connection.execute
     if not run("SELECT 1 FROM sqlite_schema WHERE name = 'digest'").fetchone():
         run(_TABLE)
@@ -59,7 +59,7 @@ def seal(connection: sqlite3.Connection) -> None:
 
 
 def verify(connection: sqlite3.Connection) -> None:
-    """Raise CatalogDamaged unless all that was written is there; inside a transaction."""
+    """Raise CatalogDamaged unless everything written is there; inside a transaction."""
     try:
         for (finding,) in connection.execute("PRAGMA integrity_check(1)"):
             if finding != "ok":
@@ -86,7 +86,7 @@ def _compare(connection: sqlite3.Connection) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
-    """All that hold rows of ours."""
+    """All tables of ours."""
     rows = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         " AND name <> 'digest' ORDER BY name"
@@ -114,7 +114,7 @@ def _table_total(connection: sqlite3.Connection, table: str) -> int:
 
 
 def _key_of_ids(connection: sqlite3.Connection, table: str) -> str | None:
-    """The column whose values are never used twice, where a table has one."""
+    """The column whose values are never reused, if a table has one."""
     query = "SELECT sql FROM sqlite_schema WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'"
     if connection.execute(query, (table,)).fetchone() is None:
         return None

@@ -1,10 +1,10 @@
-"""Which namespace a catalog is of, which stores belong to it, and what is on its way out.
+"""The namespace of a catalog, the stores that belong to it, and the fragments being deleted.
 
-Owns the namespace id (random, made with the catalog), the generation (one more with every
-change of the namespace, which stores note, so that an older catalog is recognised), the stores
-that were begun, and the tombstones: fragments whose entity was deleted and whose store has not
-said so yet. It compares nothing: the server does, with what the stores say of themselves.
-Called by the catalog and, through it, by the start of the server and the offline verbs.
+Owns the namespace id (random, made with the catalog), the generation (one more with every change of
+the namespace, which stores record, so that an older catalog is recognised), the stores in use, and
+the tombstones: fragments whose entity was deleted and whose store has not confirmed it yet. The
+server compares these with what the stores record about themselves. Called by the catalog and,
+through it, by the start of the server and the offline verbs.
 """
 
 import secrets
@@ -33,12 +33,12 @@ class CatalogIdentity:
     # --- reading ------------------------------------------------------------------------
 
     def namespace(self) -> bytes | None:
-        """The id; None in a catalog of a release that knew none."""
+        """The id; None in a catalog of a release without ids."""
         value = self._setting(NAMESPACE)
         return None if value is None else bytes.fromhex(value)
 
     def generation(self) -> int:
-        """How many changes the namespace has seen since it has an id."""
+        """How many changes the namespace has had since it has an id."""
         return int(self._setting(GENERATION) or 0)
 
     def entity_sequence(self) -> int:
@@ -55,13 +55,13 @@ class CatalogIdentity:
         return 0 if found is None else int(found[0])
 
     def stores(self) -> list[int]:
-        """The numbers of the stores that were begun: each of them must be there."""
+        """The numbers of the stores in use: each of them must exist."""
         if not self._has("store"):
             return []
         return [n for (n,) in self.connection.execute("SELECT number FROM store ORDER BY number")]
 
     def tombstones(self) -> dict[int, int]:
-        """By fragment that is to be dropped, its store."""
+        """The store of each fragment that is to be dropped."""
         if not self._has("tombstone"):
             return {}
         return dict(self.connection.execute("SELECT fragment_id, store FROM tombstone"))
@@ -73,21 +73,21 @@ class CatalogIdentity:
         self._put(NAMESPACE, secrets.token_bytes(NAMESPACE_BYTES).hex())
 
     def advance(self, least: int = 0) -> int:
-        """The next generation, and not before `least`; answers it."""
+        """Raise the generation, to at least `least`; returns it."""
         generation = max(self.generation() + 1, least)
         self._put(GENERATION, str(generation))
         return generation
 
-    # Neither sequence nor digest can be written by hand: a row that is gone again can.
+    # Neither sequence nor digest can be written directly: insert a row and delete it again.
 
     def raise_entity_sequence(self, least: int) -> None:
-        """Use no id up to `least` for an entity any more."""
+        """Never use an id up to `least` for an entity again."""
         if self.entity_sequence() < least:
             self._insert_nameless_entity(least)
             self.connection.execute("DELETE FROM entity WHERE entity_id = ?", (least,))
 
     def raise_fragment_sequence(self, least: int) -> None:
-        """Use no id up to `least` for a fragment any more."""
+        """Never use an id up to `least` for a fragment again."""
         if self.fragment_sequence() >= least:
             return
         self._insert_nameless_entity(0)
@@ -105,11 +105,11 @@ class CatalogIdentity:
         )
 
     def add_store(self, number: int) -> None:
-        """A store was begun and says of itself that it is this one."""
+        """A store is in use and has recorded its number."""
         self.connection.execute("INSERT OR IGNORE INTO store (number) VALUES (?)", (number,))
 
     def remove_store(self, number: int) -> None:
-        """A store need not be there any more."""
+        """A store no longer has to exist."""
         self.connection.execute("DELETE FROM store WHERE number = ?", (number,))
 
     def bury(self, entity_id: int) -> None:
@@ -121,7 +121,7 @@ class CatalogIdentity:
         )
 
     def unbury(self, fragment_ids: Iterable[int]) -> None:
-        """Stores have said that these are dropped."""
+        """Stores have confirmed that these are dropped."""
         self.connection.executemany(
             "DELETE FROM tombstone WHERE fragment_id = ?", [(number,) for number in fragment_ids]
         )

@@ -1,7 +1,7 @@
-"""The catalog as bytes, as of one moment, while others read and write it.
+"""The catalog as bytes, at one moment, while others read and write it.
 
-Owns a look of its own at the file, which waits for nobody and keeps nobody waiting. It judges
-nothing: whoever opens the bytes as a catalog has them verified. Called by the backups.
+Owns a separate connection to the file, which neither waits for others nor blocks them. It verifies
+nothing: that happens when the bytes are opened as a catalog. Called by the backups.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from partibus.domain.errors import StoreUnavailable
 
 @dataclass(slots=True, frozen=True)
 class CatalogImage:
-    """The content of a catalog file, and what it says of itself."""
+    """The content of a catalog file, and its identity."""
 
     content: bytes
     namespace: str
@@ -22,7 +22,7 @@ class CatalogImage:
 
 
 def catalog_image(file: Path) -> CatalogImage:
-    """What the catalog holds now; StoreUnavailable when it cannot be read."""
+    """The current content of the catalog; StoreUnavailable when it cannot be read."""
     try:
         connection = sqlite3.connect(
             f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None

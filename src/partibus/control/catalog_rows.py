@@ -1,7 +1,7 @@
-"""What the catalog needs of the database that holds its rows, whichever that is.
+"""What the catalog needs of the database with its rows, whichever that is.
 
 Owns the protocols that SQLite (`catalog_database`) and PostgreSQL (`control.postgres`) keep, and
-the way between a row's text and what it means, which is the same in both. Knows no statement.
+the conversion between a row's text and its meaning, which is the same in both. Knows no statements.
 Called by the catalog and by both databases.
 """
 
@@ -37,7 +37,7 @@ COLUMNS: Final = {
     "store": ("number",),
     "tombstone": ("fragment_id", "store"),
 }
-"""Every table but the log of changes, in an order in which references find their row."""
+"""Every table except the log of changes, in an order in which references find their row."""
 
 _SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
     EntityKind.QUEUE: QueueSpec,
@@ -47,7 +47,7 @@ _SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
 
 
 class IdentityRows(Protocol):
-    """Which namespace a catalog is of; `catalog_identity` says what each means."""
+    """The identity of a catalog; see `catalog_identity`."""
 
     def namespace(self) -> bytes | None: ...
     def generation(self) -> int: ...
@@ -66,7 +66,7 @@ class IdentityRows(Protocol):
 
 
 class ChangeRows(Protocol):
-    """The log of changes; `change_log` says what each means."""
+    """The log of changes; see `change_log`."""
 
     seen: int
 
@@ -77,7 +77,7 @@ class ChangeRows(Protocol):
 
 
 class CatalogRows(Protocol):
-    """One open database; `catalog_database` says what each means."""
+    """One open database; see `catalog_database`."""
 
     @property
     def identity(self) -> IdentityRows: ...

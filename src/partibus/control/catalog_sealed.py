@@ -1,8 +1,8 @@
-"""A catalog that lies encrypted on the disk: its image, and the copy in memory that is worked on.
+"""A catalog that is encrypted on disk: its image, and the working copy in memory.
 
-Owns the way between both. SQLite works on a copy in a file system that lives in memory; every
+Owns how both are kept in step. SQLite works on a copy in an in-memory file system; every
 transaction writes the whole image, sealed, before it commits there, so that what was confirmed is
-durable. Several processes share the copy, and take turns by a lock while they write. Used by
+durable. Several processes share the copy, and a lock serialises their writes. Used by
 `catalog_database`; made by the server's start and the offline verbs.
 """
 
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def is_sealed(file: Path) -> bool:
-    """Whether a catalog lies encrypted there."""
+    """Whether the catalog there is encrypted."""
     try:
         with file.open("rb") as opened:
             return opened.read(len(SEALED_MAGIC)) == SEALED_MAGIC
@@ -41,9 +41,10 @@ def is_sealed(file: Path) -> bool:
 
 @contextlib.contextmanager
 def working_directory(data: Path) -> Iterator[Path]:
-    """A directory in memory that only this user can enter; it is gone afterwards.
+    """A directory in memory that only this user can enter; it is removed afterwards.
 
-    Whoever has claimed the data directory also clears what a killed server left there."""
+    The process that has locked the data directory also removes what a killed server left there.
+    """
     if not MEMORY_FILES.is_dir():
         raise ConfigError(
             f"encryption needs {MEMORY_FILES}, a file system in memory, for the catalog that is "
@@ -59,7 +60,7 @@ def working_directory(data: Path) -> Iterator[Path]:
 
 
 class SealedCatalog:
-    """The image of a catalog, and the place where it is worked on."""
+    """The image of a catalog, and the directory with its working copy."""
 
     def __init__(self, file: Path, working: Path, sealer: Sealer) -> None:
         self.file = file
@@ -68,7 +69,7 @@ class SealedCatalog:
         self._sealer = sealer
 
     def unseal(self) -> None:
-        """Bring the working copy to what the image holds; a plain catalog becomes an image."""
+        """Create the working copy from the image; a plain catalog becomes an image."""
         if not self.file.exists() or not self.file.stat().st_size:
             return
         if is_sealed(self.file):
@@ -91,7 +92,7 @@ class SealedCatalog:
             ) from error
 
     def keep(self, content: bytes) -> None:
-        """Make an image durable."""
+        """Write an image durably."""
         self.keep_as(self.file, content)
 
     def keep_as(self, file: Path, content: bytes) -> None:
@@ -106,13 +107,13 @@ class SealedCatalog:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Be the one process that writes; others wait for some milliseconds."""
+        """Be the only process that writes; others wait for some milliseconds."""
         with open_private(self._guard) as guard:
             fcntl.flock(guard.fileno(), fcntl.LOCK_EX)
             yield
 
     def image(self) -> bytes:
-        """The image as it lies on the disk, between two writes."""
+        """The image as it is on disk, between two writes."""
         fd = os.open(self.file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(fd, "rb") as opened:
             return opened.read()

@@ -2,9 +2,9 @@
 
 Owns the table `change`: one row for every entity that was created, changed or deleted and for every
 scope whose policies changed, written in the transaction of the change itself. The numbers have no
-gaps, so whoever knows the last number that it has seen reads exactly what is new, and whoever has
-missed rows that are no longer kept notices it. It says what changed, not how: an entity that
-is no longer in its table was deleted. Called by the catalog's database and the catalog.
+gaps, so a reader that knows its last number reads exactly what is new, and notices if it has missed
+rows that are no longer kept. It says what changed, not how: an entity that is no longer in its
+table was deleted. Called by the catalog's database and the catalog.
 """
 
 import sqlite3
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 CHANGES_KEPT: Final = 10_000
-"""Far more than happen between two looks, which are a second apart; beyond it all is read again."""
+"""Far more than happen between two readings, one second apart; beyond that everything is read
+again."""
 
 TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS change"
@@ -32,7 +33,7 @@ class News(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class ChangeLog:
-    """The log in one open database; `seen` is the last change that this process knows of."""
+    """The log in one open database; `seen` is the last change that this process has read."""
 
     connection: sqlite3.Connection
     seen: int = field(init=False, default=0)
@@ -54,13 +55,13 @@ class ChangeLog:
         run("DELETE FROM change WHERE change_id <= ?", (number - CHANGES_KEPT,))
 
     def last(self) -> int:
-        """The number of the last change; 0 in a catalog of a release that kept no log."""
+        """The number of the last change; 0 in a catalog of a release without a log."""
         rows = self._read("SELECT coalesce(max(change_id), 0) FROM change")
         return int(rows[0][0]) if rows else 0
 
     def news(self) -> News | None:
-        """What has changed since `seen`; None when that is no longer known. Whoever has taken
-        it over moves `seen` on to its last number."""
+        """What has changed since `seen`; None when that is no longer known. The caller then sets
+        `seen` to its last number."""
         rows = self._read(
             "SELECT change_id, entity_id, scope FROM change WHERE change_id > ? ORDER BY change_id",
             (self.seen,),
@@ -70,7 +71,7 @@ class ChangeLog:
         return news_of(rows, self.seen)
 
     def _read(self, query: str, values: tuple[int, ...] = ()) -> list[Any] | None:
-        """Rows of the log; None in a catalog of a release that kept none, until it is written."""
+        """Rows of the log; None in a catalog of a release without one, until it is written."""
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.OperationalError:
@@ -81,7 +82,7 @@ class ChangeLog:
 
 
 def news_of(rows: Sequence[tuple[int, int | None, str | None]], seen: int) -> News | None:
-    """What rows of the log say that follow `seen`; None when some of them are no longer kept."""
+    """The changes in the rows after `seen`; None when some of them are no longer kept."""
     if not rows:
         return News(seen, (), ())
     if rows[0][0] != seen + 1:

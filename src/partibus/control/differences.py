@@ -1,8 +1,8 @@
 """What has changed between two readings of the catalog.
 
-Owns the way from two sets of records to entries of the change feed, for the processes that
-did not make a change themselves. An entity is known by its id: one that was deleted and made
-anew under the same name is two changes. Pure; called by the catalog.
+Owns the comparison of two sets of records, which gives entries of the change feed, for the
+processes that did not make a change themselves. An entity is identified by its id: one that was
+deleted and created again under the same name is two changes. Pure; called by the catalog.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +14,10 @@ Policies = Mapping[str, Mapping[str, AccessPolicy]]
 
 
 def differences(before: Iterable[EntityRecord], after: Iterable[EntityRecord]) -> Iterator[Change]:
-    """What became of the entities: deletions first, since their names may be in use again."""
+    """The changes of entities: deletions first, since their names may be in use again."""
     old = {record.entity_id: record for record in before}
     new = {record.entity_id: record for record in after}
-    # The youngest first: subscriptions go before their topic.
+    # The newest first: subscriptions before their topic.
     for entity_id, record in reversed(old.items()):
         if entity_id not in new:
             yield Change(ChangeKind.DELETED, record.path, record, None)
@@ -30,7 +30,7 @@ def differences(before: Iterable[EntityRecord], after: Iterable[EntityRecord]) -
 
 
 def policy_differences(before: Policies, after: Policies) -> Iterator[Change]:
-    """The scopes whose policies are not what they were."""
+    """The scopes whose policies have changed."""
     for scope in dict.fromkeys((*before, *after)):
         if before.get(scope, {}) != after.get(scope, {}):
             yield Change(ChangeKind.POLICIES, scope)

@@ -1,8 +1,8 @@
-"""The entities of the namespace in memory, found without walking over all of them.
+"""The entities of the namespace in memory, indexed.
 
 Owns the records by path and by id, the subscriptions of each topic, and the counts that quotas and
-placement ask for. Everything is kept up to date record by record, so that a change costs what it
-changes however many entities there are. It decides nothing; the catalog alone writes it.
+placement need. Everything is updated record by record, so that the cost of a change does not depend
+on the number of entities. It must never decide anything; only the catalog writes it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -61,13 +61,13 @@ class EntityIndex:
 
     @property
     def fragments_of_stores(self) -> Mapping[int, int]:
-        """How many fragments each store has; a store without one may be missing."""
+        """How many fragments each store has; a store without any may be missing."""
         return self._fragments
 
     # --- writing ----------------------------------------------------------------------------
 
     def put(self, record: EntityRecord) -> None:
-        """A new entity, or another record in the place of one."""
+        """A new entity, or a new record of an existing one."""
         key = path_key(record.path)
         before = self._by_key.get(key)
         if before is not None:
@@ -79,7 +79,7 @@ class EntityIndex:
         self._count(record, 1)
 
     def remove(self, record: EntityRecord) -> None:
-        """An entity is no more."""
+        """An entity was deleted."""
         key = path_key(record.path)
         del self._by_key[key]
         del self._by_id[record.entity_id]

@@ -1,6 +1,6 @@
-"""What a credential has earned: rights over a scope, for a time.
+"""What a credential grants: rights over a scope, for a time.
 
-Owns the shape of a grant and the question whether one allows a right. It never looks at a
+Owns the form of a grant and the check whether one allows a right. It must never look at a
 credential: `control.access` and `control.jwt_tokens` make grants, connections keep them.
 """
 
@@ -17,7 +17,7 @@ class Grant:
     """Rights over a scope and everything below it; `scope` "" is the namespace.
 
     `audience` is the path that the credential was presented for: a later token for the same
-    audience takes the grant's place (SAS-10). `expires_ms` None means for good.
+    audience replaces the grant (SAS-10). `expires_ms` None means that it does not expire.
     """
 
     scope: str
@@ -25,16 +25,16 @@ class Grant:
     expires_ms: int | None
     audience: str = ""
     policy: str = field(default="", compare=False)
-    """The name of the policy that it rests on; "" when it rests on none."""
+    """The name of the policy behind it; "" when there is none."""
     policy_scope: str = field(default="", compare=False)
     subject: str = field(default="", compare=False)
-    """Whom a JSON web token names; "" when it rests on a policy."""
+    """The subject of a JSON web token; "" for a policy."""
     key: str = field(default="", compare=False, repr=False)
-    """The policy's key that proved it: when that key is replaced, the grant ends (SAS-7)."""
+    """The policy's key that was used: when that key is replaced, the grant ends (SAS-7)."""
 
     @property
     def who(self) -> str:
-        """Whose credential it is, as the log says it."""
+        """Whose credential it is, for the log."""
         return self.policy or self.subject
 
     def allows(self, path: str, right: Rights, now_ms: int) -> bool:

@@ -1,9 +1,9 @@
 """JSON web tokens as credentials: who may sign them, and what their roles allow (SAS-9).
 
-Owns the check of one token against the configured issuer, audience and keys, and the way from
-its roles to rights over the namespace. It asks nobody: keys are read once from files, never
-fetched. Times are compared with the clock of the bus. Made by the node, called by access
-control; tokens and keys never reach a log or an error text.
+Owns the check of one token against the configured issuer, audience and keys, and the mapping of its
+roles to rights over the namespace. It needs no network: keys are read once from files, never
+fetched. Times are compared with the clock of the bus. Made by the node, called by access control;
+tokens and keys never reach a log or an error text.
 """
 
 import json
@@ -31,15 +31,15 @@ DEFAULT_ROLES: Final = {
 }
 _TOKEN_LENGTH_MAX: Final = 16_384
 SUBJECT_LENGTH_MAX: Final = 256
-"""Of the name that operators are shown."""
+"""Length limit of the name that operators see."""
 _SECONDS_MAX: Final = 253_402_300_799
-"""The end of the year 9999; no clock of ours goes beyond."""
+"""The end of the year 9999; our clocks do not go beyond."""
 _PEM: Final = b"-----BEGIN "
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JwtSettings:
-    """Which tokens are accepted; one of the two files holds the keys."""
+    """Which tokens are accepted; one of the two files contains the keys."""
 
     issuer: str
     audience: str
@@ -90,7 +90,7 @@ class JwtVerifier:
         self._settle_algorithms(SIGNATURE_ALGORITHMS)
 
     def _settle_algorithms(self, allowed: tuple[str, ...]) -> None:
-        """Only what fits the key: a public key must never be taken for a shared secret."""
+        """Only algorithms that fit the key: a public key must never be used as a shared secret."""
         self._algorithms = self._algorithms or allowed[:1]
         wrong = [name for name in self._algorithms if name not in allowed]
         if wrong:
@@ -102,7 +102,7 @@ class JwtVerifier:
     # --- tokens ---------------------------------------------------------------------------
 
     def grant(self, token: str, audience_path: str, now_ms: int) -> Grant:
-        """What a token presented for `audience_path` allows; refusals say which part is wrong."""
+        """What a token presented for `audience_path` grants; refusals say which part is wrong."""
         fields = self._verified(token)
         expires_ms = _moment_ms(fields, "exp")
         if expires_ms is None or expires_ms <= now_ms:
@@ -126,7 +126,7 @@ class JwtVerifier:
                 issuer=settings.issuer,
                 options={
                     "require": ["exp", "iss", "aud"],
-                    # Ours to compare, with the clock of the bus.
+                    # Compared here, with the clock of the bus.
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
@@ -156,7 +156,7 @@ class JwtVerifier:
         return key
 
     def _rights_of(self, fields: dict[str, Any]) -> Rights:
-        """The rights of all roles together; roles are a list, or words of a text."""
+        """The rights of all roles together; roles are a list, or words of a string."""
         held = fields.get(self._settings.roles_claim)
         roles = [held, *held.split()] if isinstance(held, str) else held
         rights = Rights.NONE
@@ -188,7 +188,7 @@ def _read(file: Path) -> bytes:
 
 
 def _library() -> Any:
-    """PyJWT, which only servers with [jwt] need."""
+    """PyJWT, which is needed only by servers with [jwt]."""
     try:
         import jwt
     except ImportError as error:

@@ -1,11 +1,11 @@
-"""Which lanes each node of a cluster should hold: the pure decision.
+"""Which lanes each node of a cluster should own: the pure decision.
 
-Owns the rule: lanes without an owner go to the nodes with the fewest lanes at once; what is left
-moves a few lanes at a time, first away from nodes that drain, then from the fullest to the
-emptiest, until no node has two lanes more than another. A lane is not for a node that cannot reach
-its database, while another can. The same input gives the same answer on
-every node, and the answer stays the same while a move is under way, so that nobody has to be in
-charge. Never asks who is alive: the caller says so. Called by the view of the leases.
+Owns the rule: lanes without an owner go at once to the nodes with the fewest lanes; the rest moves
+a few lanes at a time, first away from draining nodes, then from the fullest to the emptiest, until
+no node has two lanes more than another. A lane is not given to a node that cannot reach its
+database while another can. The same input gives the same answer on every node, and the answer stays
+the same during a move, so that no leader is needed. The caller says which nodes are alive. Called
+by the view of the leases.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,8 +13,8 @@ from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
 MOVES_MAX: Final = 4
-"""So many lanes may be without an owner, or be on their way, because of a rebalance. A hand-over
-takes some ten milliseconds, in which senders to that lane wait."""
+"""How many lanes may be without an owner, or moving, because of a rebalance. A hand-over takes some
+ten milliseconds, in which senders to that lane wait."""
 _NOTHING: Final[Mapping[int, Collection[int]]] = {}
 
 
@@ -38,7 +38,7 @@ def place_lanes(
     moves_max: int = MOVES_MAX,
     unreachable: Unreachable = _NOTHING,
 ) -> dict[int, frozenset[int]]:
-    """By live node, the lanes it should hold now; `owners` has who holds a live lease."""
+    """By live node, the lanes it should own now; `owners` has the holders of live leases."""
     takers = _takers(nodes, draining)
     held, free = _sort(lanes, owners, nodes, takers, unreachable)
     if takers:
@@ -56,7 +56,7 @@ def planned_moves(
     draining: Collection[int] = (),
     unreachable: Unreachable = _NOTHING,
 ) -> list[Move]:
-    """Every lane that changes its owner until all is even, in the order of the moves."""
+    """Every lane that changes its owner until the load is even, in the order of the moves."""
     takers = _takers(nodes, draining)
     held, free = _sort(lanes, owners, nodes, takers, unreachable)
     if not takers:
@@ -72,7 +72,7 @@ def _sort(
     takers: list[int],
     unreachable: Unreachable,
 ) -> tuple[dict[int, set[int]], list[int]]:
-    """What the live nodes hold, and what nobody does, or nobody who can serve it."""
+    """The lanes of the live nodes, and those without an owner that can serve them."""
     held: dict[int, set[int]] = {node: set() for node in sorted(nodes)}
     free = []
     for lane in sorted(lanes):
@@ -85,22 +85,22 @@ def _sort(
 
 
 def _is_lost(lane: int, owner: int, takers: list[int], unreachable: Unreachable) -> bool:
-    """Whether its owner cannot reach a lane, and another node can."""
+    """Whether its owner cannot reach a lane while another node can."""
     if lane not in unreachable.get(owner, ()):
         return False
     return any(lane not in unreachable.get(node, ()) for node in takers)
 
 
 def _takers(nodes: Collection[int], draining: Collection[int]) -> list[int]:
-    """Who may be given lanes. When every node drains, all go on: a lane is better served by a node
-    that is about to end than by none."""
+    """Which nodes may get lanes. When every node drains, all of them stay eligible: a lane is
+    better served by a node that is about to stop than by none."""
     return sorted(set(nodes) - set(draining)) or sorted(nodes)
 
 
 def _deal(
     free: list[int], held: Mapping[int, set[int]], takers: list[int], unreachable: Unreachable
 ) -> None:
-    """Give each lane that nobody holds to the node with the fewest that can reach it."""
+    """Give each lane without an owner to the node with the fewest that can reach it."""
     heap = [(len(held[node]), node) for node in takers]
     heapify(heap)
     for lane in free:
@@ -118,7 +118,7 @@ def _deal(
 def _moves(
     held: Mapping[int, set[int]], takers: list[int], most: int, unreachable: Unreachable
 ) -> list[Move]:
-    """The next moves, at most so many: from draining nodes first, then from the fullest."""
+    """The next moves, up to a limit: from draining nodes first, then from the fullest."""
     left = {node: sorted(lanes) for node, lanes in held.items()}
     moves: list[Move] = []
     while len(moves) < most:
@@ -131,13 +131,13 @@ def _moves(
         if lane is None:
             break
         left[origin].remove(lane)
-        left[target].insert(0, lane)  # what was moved is not moved again
+        left[target].insert(0, lane)  # a lane that was moved is not moved again
         moves.append(Move(lane, origin, target))
     return moves
 
 
 def _giver(left: Mapping[int, list[int]], takers: list[int]) -> int | None:
-    """The next node to give a lane away; None when all is even."""
+    """The next node to give a lane away; None when the load is even."""
     leaving = [node for node in left if left[node] and node not in takers]
     if leaving:
         return leaving[0]

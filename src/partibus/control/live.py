@@ -1,9 +1,9 @@
 """Changes of the namespace while it is served.
 
-Owns the one way in which an entity or a policy is changed at run time: every caller (the admin
-API, a rule operation of a client, the command line) awaits the answer here, and when it comes
-the change is durable and every process of the server follows it. What a change may be is the
-catalog's to say. The server's implementation is `server.live`.
+Owns the one way in which an entity or a policy is changed at run time: every caller (the admin API,
+a rule operation of a client, the command line) awaits the answer here, and when it comes the change
+is durable and every process of the server follows it. The catalog decides which changes are valid.
+The server's implementation is `server.live`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from partibus.domain.entity import EntitySpec
 
 
 class LiveNamespace(Protocol):
-    """The namespace, as those who change it see it; every refusal is a `BusError`."""
+    """The namespace, as seen by code that changes it; every refusal is a `BusError`."""
 
     async def create(self, path: str, spec: EntitySpec) -> EntityRecord: ...
 

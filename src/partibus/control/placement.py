@@ -1,17 +1,17 @@
 """Where the fragments of a new entity go: which store, and which worker writes that store.
 
-Owns both rules, each written here alone. A store is chosen by its load, never by an id: the one
-with the least fragments and bytes among those that answer. The fragments of one entity are spread
-over the stores first, because a partitioned entity is to outlive the loss of a store (SEED-4).
-Pure: what the stores hold and whether they answer is asked of `StoreLoads`.
+Owns both rules, which are written only here. A store is chosen by its load, never by an id: the one
+with the fewest fragments and bytes among those that answer. The fragments of one entity are spread
+over the stores first, because a partitioned entity must survive the loss of a store (SEED-4). Pure:
+`StoreLoads` provides the loads and whether stores answer.
 """
 
 from collections.abc import Mapping
 from typing import Final, Protocol
 
 FRAGMENT_BYTES: Final = 16 * 1024 * 1024
-"""This many stored bytes weigh as much as one fragment, which may be filled at any time. Less than
-that does not count: a few messages must not decide where all new entities go."""
+"""This many stored bytes count as much as one fragment, which may be filled at any time. Less does
+not count: a few messages must not decide where all new entities go."""
 
 
 class StoreLoads(Protocol):
@@ -22,7 +22,7 @@ class StoreLoads(Protocol):
         ...
 
     def live_bytes(self, store: int) -> int:
-        """The bytes of the messages that a store holds."""
+        """The bytes of the messages in a store."""
         ...
 
 
@@ -30,21 +30,22 @@ class UnknownLoads:
     """Nothing is known of the stores: they are not open yet."""
 
     def is_available(self, store: int) -> bool:
-        """Taken for granted."""
+        """Assumed."""
         return True
 
     def live_bytes(self, store: int) -> int:
-        """As good as none."""
+        """Assumed to be none."""
         return 0
 
 
 def choose_stores(
     count: int, stores: int, fragments: Mapping[int, int], loads: StoreLoads
 ) -> list[int]:
-    """The stores for `count` fragments of one entity; `fragments` has how many each store holds.
+    """The stores for `count` fragments of one entity; `fragments` has the count of each store.
 
-    A store that is down is passed over, unless the entity needs every store: that one is chosen
-    all the same, so that creating is refused until the store is back (SEED-60)."""
+    A store that is down is skipped, unless the entity needs every store: then it is chosen all the
+    same, so that the creation is refused until the store is back (SEED-60).
+    """
     candidates = [store for store in range(stores) if loads.is_available(store)]
     if len(candidates) < min(count, stores):
         candidates = list(range(stores))
@@ -62,5 +63,5 @@ def choose_stores(
 
 
 def worker_of(store: int, workers: int) -> int:
-    """The worker that is the one writer of a store."""
+    """The worker that is the single writer of a store."""
     return store % workers

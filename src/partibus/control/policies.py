@@ -1,8 +1,8 @@
 """Shared access policies: named pairs of keys with rights (SAS-1 to SAS-4, SAS-7).
 
-Owns what a policy may be, how keys are made and rolled, and the root policy of a fresh
-namespace. It never looks at tokens (`control.sas`) and never decides a request
-(`control.access`). The catalog keeps policies; the server asks for the root policy once.
+Owns what a valid policy is, how keys are generated and rolled, and the root policy of a new
+namespace. It must never look at tokens (`control.sas`) or decide a request (`control.access`). The
+catalog keeps policies; the server calls this for the root policy once.
 """
 
 import re
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 @dataclass(slots=True, frozen=True)
 class AccessPolicy:
-    """A named pair of keys and what they allow; either key is good (SAS-7)."""
+    """A named pair of keys and what they allow; both keys are valid (SAS-7)."""
 
     name: str
     primary_key: str
@@ -34,12 +34,12 @@ class AccessPolicy:
     rights: Rights
 
     def __repr__(self) -> str:
-        """Without the keys: a policy that reaches a log must not give them away."""
+        """Without the keys: a policy in a log must not reveal them."""
         return f"AccessPolicy(name={self.name!r}, rights={self.rights!r})"
 
 
 class RootPolicy(NamedTuple):
-    """The root policy, whether it was made just now, and whether a secret key was."""
+    """The root policy, whether it was just created, and whether with a secret key."""
 
     policy: AccessPolicy
     created: bool
@@ -77,7 +77,7 @@ KeyName = Literal["primary", "secondary"]
 
 
 def regenerate(policy: AccessPolicy, which: KeyName) -> AccessPolicy:
-    """A new key in the place of one of the two (SAS-7)."""
+    """Replace one of the two keys (SAS-7)."""
     if which == "primary":
         return replace(policy, primary_key=new_key())
     return replace(policy, secondary_key=new_key())
@@ -86,11 +86,11 @@ def regenerate(policy: AccessPolicy, which: KeyName) -> AccessPolicy:
 def ensure_root_policy(
     catalog: "Catalog", *, loopback_only: bool, declared: bool = False
 ) -> RootPolicy:
-    """The namespace's root policy, made when missing.
+    """The namespace's root policy, created when missing.
 
-    The published development key is used only while nobody but this machine can reach the
-    server. A directory made on loopback that is now served to others gets a random key in its
-    place, unless the key was `declared` in the definitions file: then it is the owner's word.
+    The published development key is used only while the server can be reached only from this
+    machine. A directory created on loopback that is now served to others gets a random key instead,
+    unless the key was `declared` in the definitions file: then that is the owner's decision.
     """
     policy = catalog.policy("", ROOT_POLICY_NAME)
     if policy is None:

@@ -1,8 +1,8 @@
-"""The access policies in memory, by the scope they sit on and by their name.
+"""The access policies in memory, by their scope and by their name.
 
-Owns both ways to find one and keeps them in step, scope by scope, so that a change costs what it
-changes. It checks nothing; the catalog alone writes it. A scope is a path in lower case, "" for the
-namespace.
+Owns both indexes and keeps them in step, scope by scope, so that the cost is proportional to the
+change. It must never check anything; only the catalog writes it. A scope is a path in lower case,
+"" for the namespace.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,12 +39,12 @@ class PolicyIndex:
         return self._by_scope
 
     def put(self, scope: str, policy: AccessPolicy) -> None:
-        """A new policy, or one in the place of that with its name."""
+        """A new policy, or one that replaces that with its name."""
         self._by_scope.setdefault(scope, {})[policy.name] = policy
         self._by_name.setdefault(policy.name, {})[scope] = policy
 
     def remove(self, scope: str, name: str) -> None:
-        """A policy is no more; a missing one does nothing."""
+        """A policy was deleted; a missing one is ignored."""
         for index, outer, inner in ((self._by_scope, scope, name), (self._by_name, name, scope)):
             level = index.get(outer)
             if level is not None:
@@ -53,7 +53,7 @@ class PolicyIndex:
                     del index[outer]
 
     def replace(self, scope: str, policies: Iterable[AccessPolicy]) -> None:
-        """A scope has these policies and no others; those that it had keep their order."""
+        """Set all policies of a scope; those that it had keep their order."""
         new = {policy.name: policy for policy in policies}
         for name in list(self.of_scope(scope)):
             if name not in new:

@@ -1,7 +1,7 @@
-"""What only the whole namespace can tell: room for one more entity, rule or forward.
+"""Checks that need the whole namespace: room for one more entity, rule or forward.
 
-Owns the counts of section 22 and EMU-8 against the profile, and whether forward destinations
-exist and lead somewhere. It reads records and changes nothing. Called by the catalog before it
+Owns the counts of section 22 and EMU-8 against the profile, and whether forward destinations exist
+and are valid. It reads records and must never change anything. Called by the catalog before it
 writes.
 """
 
@@ -28,7 +28,7 @@ _FILTERS: Final = {"SQL": 40501, "correlation": 40502}
 
 
 class TopicFull(QuotaExceeded):
-    """A topic has as many subscriptions or filters as it may; `sub_code` says which (ERR-20)."""
+    """A topic has the maximum of subscriptions or filters; `sub_code` says which (ERR-20)."""
 
     def __init__(self, text: str, sub_code: int) -> None:
         self.sub_code = sub_code
@@ -36,7 +36,7 @@ class TopicFull(QuotaExceeded):
 
 
 def check_room(index: EntityIndex, path: str, spec: EntitySpec, profile: Profile) -> None:
-    """Refuse a new entity where the profile has no room for it (QTA-2, QTA-3, QTA-11)."""
+    """Refuse a new entity beyond the limits of the profile (QTA-2, QTA-3, QTA-11)."""
     if isinstance(spec, SubscriptionSpec):
         _check_subscriptions(index, path, spec, profile)
         return
@@ -72,7 +72,7 @@ def _check_subscriptions(
 
 
 def check_filters(index: EntityIndex, path: str, spec: EntitySpec, profile: Profile) -> None:
-    """Refuse rules beyond what a topic may have over all its subscriptions (QTA-12)."""
+    """Refuse rules beyond the limit of a topic over all its subscriptions (QTA-12)."""
     if not isinstance(spec, SubscriptionSpec):
         return
     rules: list[RuleSpec] = list(spec.rules)
@@ -97,8 +97,9 @@ def check_forwarding(
 ) -> None:
     """Destinations must exist when their source is created or updated (FWD-2).
 
-    An entity may be its own destination, and entities may forward in a circle: what goes round
-    ends by the count of hops (FWD-6)."""
+    An entity may be its own destination, and entities may forward in a circle: the hop count ends
+    such a loop (FWD-6).
+    """
     for change in changes:
         if change.after is None or isinstance(change.after.spec, TopicSpec):
             continue

@@ -1,7 +1,7 @@
-"""What the catalog hands out: entity records, placements, and entries of the change feed.
+"""What the catalog returns: entity records, placements, and entries of the change feed.
 
-Owns the shapes only. Records are frozen: a change makes a new one, so that code that holds
-one may go on reading it. Made by the catalog, read by the gateway and the server.
+Owns only the data types. Records are frozen: a change makes a new one, so that code that has one
+may go on reading it. Made by the catalog, read by the gateway and the server.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from partibus.domain.entity import EntityKind, EntitySpec, QueueSpec
 
 
 class Placement(NamedTuple):
-    """Where a fragment lives: its id, never used twice, and the number of its store."""
+    """Where a fragment is: its id, which is never reused, and the number of its store."""
 
     fragment_id: int
     store: int
@@ -33,7 +33,7 @@ class EntityRecord:
 
     @property
     def queue(self) -> QueueSpec:
-        """The spec of what is known to be a queue."""
+        """The spec of a record that is known to be a queue."""
         assert isinstance(self.spec, QueueSpec)
         return self.spec
 

@@ -1,8 +1,8 @@
 """Shared access signatures: the token's text, its signature, and nothing more (SAS-5).
 
-Owns parsing, signing and the constant-time check of one signature against one key. It
-knows no policies, no rights and no clock: `control.access` puts those together. Refusals
-are `TokenRefused`, whose `sub_code` says which part was wrong (SAS-11).
+Owns parsing, signing and the constant-time check of one signature against one key. It knows no
+policies, no rights and no clock: `control.access` adds those. Refusals are `TokenRefused`, whose
+`sub_code` says which part was wrong (SAS-11).
 """
 
 import base64
@@ -24,11 +24,11 @@ MALFORMED_TOKEN: Final = 40105
 EXPIRED_TOKEN: Final = 40106
 POLICY_NOT_FOUND: Final = 40109
 
-# Tokens of the vendor's clients stay below 1 KiB; what is much longer is not one of them.
+# Tokens of the vendor's clients stay below 1 KiB; a much longer one is not valid.
 _TOKEN_LENGTH_MAX: Final = 16_384
 _EXPIRY: Final = re.compile(r"[0-9]{1,12}")
-# A resource may be written without a scheme; then only what cannot be an entity name by
-# any reading (a port, the vendor's domain) is taken for the host.
+# A resource may have no scheme; then only what can never be an entity name (a port, the vendor's
+# domain) is treated as the host.
 _BARE_AUTHORITY: Final = re.compile(
     r"(?:[^/]+:[0-9]{1,5}|[^/]+\.servicebus\.windows\.net(?::[0-9]{1,5})?)(?=/|$)", re.IGNORECASE
 )
@@ -44,7 +44,7 @@ class TokenRefused(Unauthorized):
 
 @dataclass(slots=True, frozen=True)
 class SasToken:
-    """A token taken apart; `signed_text` is what the signature was made over."""
+    """A parsed token; `signed_text` is what the signature covers."""
 
     resource_path: str
     signature: str
@@ -54,7 +54,7 @@ class SasToken:
 
 
 def parse_token(text: str) -> SasToken:
-    """Take a token apart; fields may stand in any order, unknown ones are passed over."""
+    """Parse a token; fields may be in any order, unknown ones are ignored."""
     if len(text) > _TOKEN_LENGTH_MAX or not text.startswith(TOKEN_PREFIX):
         raise TokenRefused(
             f"The token is malformed: it must begin with '{TOKEN_PREFIX}'.", MALFORMED_TOKEN
@@ -84,7 +84,7 @@ def parse_token(text: str) -> SasToken:
 
 
 def key_name(text: str) -> str:
-    """The name of the key that a token says it was signed with; "" when it names none."""
+    """The name of the key that a token claims to be signed with; "" when it names none."""
     for part in text[:_TOKEN_LENGTH_MAX].removeprefix(TOKEN_PREFIX).strip().split("&"):
         name, _, value = part.partition("=")
         if name == "skn":
@@ -93,8 +93,8 @@ def key_name(text: str) -> str:
 
 
 def _path_of_resource(resource: str) -> str:
-    # The JavaScript administration client signs the whole address of its request; a path
-    # cannot hold a question mark (ENT-7).
+    # The JavaScript administration client signs the whole address of its request; a path cannot
+    # contain a question mark (ENT-7).
     resource = resource.partition("?")[0]
     if "://" not in resource:
         match = _BARE_AUTHORITY.match(resource)

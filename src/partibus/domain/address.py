@@ -1,9 +1,9 @@
-"""Addresses of nodes: what a client writes, taken apart (ENT-10).
+"""Addresses of nodes: parsing what a client writes (ENT-10).
 
-Owns the address grammar and the comparison of paths. Host names are dropped unread,
-since a client behind a custom endpoint carries the name of another host. It never asks
-whether an entity exists, and it raises on nothing: an address that makes no sense names
-an entity that cannot exist. Called by the gateway, the catalog and access control.
+Owns the address grammar and the comparison of paths. Host names are ignored, since a client behind
+a custom endpoint sends the name of another host. It must never check whether an entity exists, and
+it never raises: an invalid address names an entity that cannot exist. Called by the gateway, the
+catalog and access control.
 """
 
 import re
@@ -27,7 +27,7 @@ _MESSAGES: Final = re.compile(r"(.+)/messages(?:/head|/[^/]+/[^/]+)?", re.IGNORE
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """An address taken apart. `entity` is the queue or topic, in the case it was given."""
+    """A parsed address. `entity` is the queue or topic, in its original case."""
 
     entity: str
     node: Node = "entity"
@@ -45,7 +45,7 @@ class Address:
     def path(self) -> str:
         """The path that rights are checked for: the entity, its sub-queue, its node.
 
-        JavaScript clients put a token for the management node alone (amqp-contract 3.2).
+        JavaScript clients put a token only for the management node (amqp-contract 3.2).
         """
         path = f"{self.entity_path}/{self.sub_queue}" if self.sub_queue else self.entity_path
         return f"{path}/{MANAGEMENT}" if self.node == "management" else path
@@ -85,14 +85,14 @@ def entity_of_messages(path: str) -> str | None:
 
 
 def covers(scope: str, path: str) -> bool:
-    """Whether `path` is `scope` or lies below it by whole segments (SAS-6). Both are keys."""
+    """Whether `path` is `scope` or below it by whole segments (SAS-6). Both are keys."""
     if not scope or path == scope:
         return True
     return path.startswith(scope) and path[len(scope)] == "/"
 
 
 def parse_address(raw: str) -> Address:
-    """Take an address apart; segments with a meaning are recognised in any case."""
+    """Parse an address; keywords are recognised in any case."""
     segments = strip_authority(raw).split("/")
     lowered = [segment.lower() for segment in segments]
     if lowered == [CBS]:

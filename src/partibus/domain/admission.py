@@ -1,9 +1,9 @@
-"""Whether a profile admits an entity, and what the profile makes of it.
+"""Whether a profile admits an entity, and how it adapts it.
 
-Owns the ranges of PRP-1 as each profile narrows them, and what a profile decides by itself
-(the number of fragments, the TTL ceiling). A refusal is a `PropertyRefused` that names the
-property and what is allowed. Pure: it knows no other entity, so existence and counts stay
-with the catalog, which calls it. Names are `domain.names`' business.
+Owns the ranges of PRP-1 as each profile narrows them, and what a profile decides by itself (the
+number of fragments, the TTL ceiling). A refusal is a `PropertyRefused` that names the property and
+what is allowed. Pure: it knows no other entity, so existence and counts are checked by the catalog,
+which calls it. Names are checked by `domain.names`.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ _Any = TypeVar("_Any", QueueSpec, TopicSpec, SubscriptionSpec)
 
 
 def admit(spec: EntitySpec, profile: Profile) -> EntitySpec:
-    """The spec as the profile makes it; refused values raise `PropertyRefused`."""
+    """The spec adapted to the profile; refused values raise `PropertyRefused`."""
     if isinstance(spec, QueueSpec):
         return admit_queue(spec, profile)
     if isinstance(spec, TopicSpec):
@@ -50,7 +50,7 @@ def admit(spec: EntitySpec, profile: Profile) -> EntitySpec:
 
 
 def admit_queue(spec: QueueSpec, profile: Profile) -> QueueSpec:
-    """The queue as the profile makes it."""
+    """The queue adapted to the profile."""
     _refuse_basic(spec, profile)
     _check_common(spec, profile)
     _check_received(spec, profile)
@@ -59,7 +59,7 @@ def admit_queue(spec: QueueSpec, profile: Profile) -> QueueSpec:
 
 
 def admit_topic(spec: TopicSpec, profile: Profile) -> TopicSpec:
-    """The topic as the profile makes it."""
+    """The topic adapted to the profile."""
     if not profile.has_tier_features:
         raise PropertyRefused("topic", f"the {profile.name} profile has no topics.")
     _check_common(spec, profile)
@@ -69,7 +69,7 @@ def admit_topic(spec: TopicSpec, profile: Profile) -> TopicSpec:
 
 
 def admit_subscription(spec: SubscriptionSpec, profile: Profile) -> SubscriptionSpec:
-    """The subscription as the profile makes it."""
+    """The subscription adapted to the profile."""
     _check_common(spec, profile)
     _check_received(spec, profile)
     names = [rule.name.lower() for rule in spec.rules]
@@ -174,7 +174,7 @@ def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
         least = (
             profile.message_bytes_default // limits.KILOBYTE if profile.has_large_messages else 1
         )
-        least = min(least, most)  # a file may have lowered the most
+        least = min(least, most)  # a file may have lowered the maximum
         if not least <= kilobytes <= most:
             raise PropertyRefused(
                 "max_message_size_in_kilobytes",
@@ -240,7 +240,7 @@ def _settle_received(spec: _Received, profile: Profile) -> _Received:
 
 
 def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int]:
-    """(partitioned, how many fragments); a wish the profile cannot meet is refused."""
+    """(partitioned, how many fragments); a request the profile cannot meet is refused."""
     wished = spec.enable_partitioning
     if profile.partitioning != "per-entity" and spec.fragments not in (
         1,
@@ -265,7 +265,7 @@ def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int
         if spec.fragments != 1:
             raise PropertyRefused("partition_count", "set enable_partitioning = true with it.")
         return False, 1
-    # One fragment is what a spec that says nothing carries, so the profile's number stands in.
+    # One fragment is the default of a spec, so the profile's number replaces it.
     fragments = profile.fragments_default if spec.fragments == 1 else spec.fragments
     if fragments != profile.fragments_default and not profile.fragments_free:
         raise PropertyRefused(

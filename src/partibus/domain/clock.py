@@ -1,9 +1,9 @@
-"""Time, in milliseconds, through one seam: the time of day, and the time that passes.
+"""Time, in milliseconds, through one interface: the time of day, and elapsed time.
 
-Owns the `Clock` protocol and the system clock. Nobody else reads time: machines are
-handed `now_ms`, runners and gateways hold a `Clock`, and tests advance a manual one. The time
-of day runs with the monotonic clock of the machine and is set only by `follow`, so that whoever
-holds an interval as a time of day can move it along (docs/adr/0014-clock.md).
+Owns the `Clock` protocol and the system clock. No other code reads time: machines get `now_ms` as
+an argument, brokers and gateways have a `Clock`, and tests advance a manual one. The time of day
+runs with the monotonic clock of the machine and is set only by `follow`, so that intervals stored
+as times of day can be shifted (docs/adr/0014-clock.md).
 """
 
 import time
@@ -11,27 +11,28 @@ from typing import Final, Protocol
 
 
 class Clock(Protocol):
-    """A source of the present moment."""
+    """A source of the current time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch, UTC; between two calls of `follow` it never steps."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; for intervals alone, since it never steps."""
+        """Milliseconds since some point in time; only for intervals, since it never steps."""
         ...
 
     def follow(self) -> int:
-        """Set `now_ms` by the wall clock, when that has stepped; answers by how much.
+        """Set `now_ms` by the wall clock, if that has stepped; returns by how much.
 
-        Only the server's watch calls it: others must hear of the step in the same turn."""
+        Only the server's watch calls it: others must be notified of the step in the same turn.
+        """
         ...
 
 
 STEP_MS_MIN: Final = 100
-"""A smaller difference is left alone: the clocks of clients differ by more than that."""
+"""A smaller difference is ignored: the clocks of clients differ by more than that."""
 READING_MS_MAX: Final = 20
-"""Readings of the two clocks further apart than this are not compared: the process was held up
+"""Readings of the two clocks further apart than this are not compared: the process was paused
 between them."""
 
 

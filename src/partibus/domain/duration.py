@@ -1,10 +1,9 @@
-"""ISO 8601 durations, the form in which entity properties speak of time (PRP-1).
+"""ISO 8601 durations, the form of durations in entity properties (PRP-1).
 
-Owns the way from text to milliseconds and back. Values beyond the vendor's largest span
-are that span (`DURATION_MAX_MS`), which everywhere means "without limit". Precision
-below a millisecond is cut off. The durations of rules are read and written here too: those
-are exact to the microsecond, and may be negative. Called by the file readers, the admin
-surfaces and the rules.
+Owns the conversion from text to milliseconds and back. Values beyond the vendor's largest span
+become that span (`DURATION_MAX_MS`), which everywhere means "unlimited". Precision below a
+millisecond is cut off. The durations of rules are read and written here too: those are exact to the
+microsecond, and may be negative. Called by the file readers, the admin surfaces and the rules.
 """
 
 import re
@@ -28,7 +27,7 @@ _PATTERN: Final = re.compile(
     r"P(?=[0-9T])(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)W)?(?:([0-9]+)D)?"
     r"(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
 )
-# Longer texts cannot be honest durations; refusing them bounds the arithmetic below.
+# Longer texts are not valid durations; refusing them bounds the arithmetic below.
 _TEXT_LENGTH_MAX: Final = 64
 # A year is 365 days and a month 30, as in the vendor's own conversion.
 _UNITS_MS: Final = (365 * _DAY_MS, 30 * _DAY_MS, 7 * _DAY_MS, _DAY_MS, _HOUR_MS, _MINUTE_MS)
@@ -41,7 +40,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_span_us(text: str) -> int:
-    """Microseconds of an ISO 8601 duration, which a minus sign before it makes negative."""
+    """Microseconds of an ISO 8601 duration, which may have a minus sign."""
     if text.startswith("-"):
         return -_microseconds(text[1:])
     return _microseconds(text)

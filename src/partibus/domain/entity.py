@@ -1,9 +1,8 @@
-"""What an entity is asked to be: frozen specs with the vendor's defaults (PRP-1).
+"""The requested properties of an entity: frozen specs with the vendor's defaults (PRP-1).
 
-Owns the shapes of queues, topics, subscriptions and rules, and which of their properties
-can never change. Whether the values are allowed is `domain.admission`'s business, where
-they are kept is the catalog's. Property names are the vendor's in snake case, with the
-unit last where the vendor writes a duration.
+Owns the specs of queues, topics, subscriptions and rules, and which of their properties can never
+change. `domain.admission` checks the values, the catalog stores them. Property names are the
+vendor's in snake case, with the unit last where the vendor writes a duration.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ DEFAULT_RULE_NAME: Final = "$Default"
 
 
 class EntityKind(Enum):
-    """What a path names."""
+    """The kind of entity at a path."""
 
     QUEUE = "queue"
     TOPIC = "topic"
@@ -31,7 +30,7 @@ class EntityKind(Enum):
 
 
 class EntityStatus(Enum):
-    """What an entity lets through (STS-1); the last five only the system sets (STS-4)."""
+    """What an entity allows (STS-1); the last five only the system sets (STS-4)."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -93,7 +92,7 @@ class RuleSpec:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class QueueSpec:
-    """A queue as its owner asked for it."""
+    """A queue as requested by its owner."""
 
     lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
     max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
@@ -117,7 +116,7 @@ class QueueSpec:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TopicSpec:
-    """A topic as its owner asked for it."""
+    """A topic as requested by its owner."""
 
     max_size_in_megabytes: int = DEFAULT_SIZE_MEGABYTES
     max_message_size_in_kilobytes: int | None = None  # None: the profile's default
@@ -136,13 +135,13 @@ class TopicSpec:
 
     @property
     def requires_session(self) -> bool:
-        """Sessions are the business of subscriptions (SES-19)."""
+        """Always False: sessions belong to subscriptions (SES-19)."""
         return False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SubscriptionSpec:
-    """A subscription as its owner asked for it; `fragments` follows its topic."""
+    """A subscription as requested by its owner; `fragments` follows its topic."""
 
     lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
     max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
@@ -161,7 +160,7 @@ class SubscriptionSpec:
 
     @property
     def requires_duplicate_detection(self) -> bool:
-        """Duplicates are looked for where messages enter: at the topic (DUP-7)."""
+        """Always False: duplicates are detected where messages enter, at the topic (DUP-7)."""
         return False
 
 
@@ -184,8 +183,8 @@ def kind_of(spec: EntitySpec) -> EntityKind:
 
 
 def forwards(spec: EntitySpec) -> bool:
-    """Whether what arrives goes on at once: then nothing expires there (FWD-12), and the entity
-    is never idle (IDL-3), whatever its properties say."""
+    """Whether arriving messages are forwarded at once: then nothing expires there (FWD-12), and the
+    entity is never idle (IDL-3), whatever its properties say."""
     return not isinstance(spec, TopicSpec) and bool(spec.forward_to)
 
 
@@ -209,7 +208,8 @@ def message_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
 
 
 def fragment_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
-    """What one fragment holds: the asked size each, or its share in Premium (SEED-19, CON-17)."""
+    """The size limit of a fragment: the requested size each, or its share in Premium (SEED-19,
+    CON-17)."""
     size = spec.max_size_in_megabytes * MEGABYTE
     return size if profile.size_is_per_fragment else size // spec.fragments
 
@@ -217,18 +217,19 @@ def fragment_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
 def _shows_total(profile: Profile) -> bool:
     """Whether clients are shown the size of all fragments together (SEED-19, SEED-24).
 
-    Where sizes are free, a total could not be distinguished from a size that was asked for."""
+    Where any size is allowed, a total could not be distinguished from a requested size.
+    """
     return profile.size_is_per_fragment and profile.entity_megabytes is not None
 
 
 def shown_megabytes(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
-    """The maximum size as the administration shows it: times the fragments, in most tiers."""
+    """The maximum size as the administration shows it: in most tiers times the fragments."""
     size = spec.max_size_in_megabytes
     return size * spec.fragments if _shows_total(profile) else size
 
 
 def asked_megabytes(size: int, fragments: int, profile: Profile) -> int:
-    """The maximum size that a client means: it may send back what it was shown."""
+    """The maximum size that a client requests: it may send back what it was shown."""
     sizes = profile.entity_megabytes
     if sizes is None or size in sizes or not _shows_total(profile):
         return size

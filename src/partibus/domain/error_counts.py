@@ -1,7 +1,7 @@
 """How often each error was reported to peers of this process.
 
-Owns one table of counters, by the AMQP condition. The gateway and the HTTP sides each note an error
-where they translate it, which is the one place that every refusal passes.
+Owns one table of counters, by the AMQP condition. The gateway and the HTTP sides each count an
+error where they translate it, the one place that every refusal passes.
 """
 
 from collections import Counter
@@ -22,12 +22,12 @@ def note_error(error: BusError) -> None:
 
 
 def error_counts() -> dict[tuple[str, str], int]:
-    """How many there were, by whose they are and by their condition."""
+    """The counts, by responsibility and condition."""
     return dict(_counts)
 
 
 def _whose(error: BusError) -> str:
-    """Whose error it is, as Azure Monitor divides them."""
+    """Whose fault an error is, as Azure Monitor classifies them."""
     if isinstance(error, ServerBusy):
         return THROTTLED
     return SERVER if error.http_status >= 500 else USER

@@ -44,7 +44,7 @@ class BusError(Exception):
 
 
 class RequestError(BusError):
-    """The request is refused as it stands; change it before trying again."""
+    """The request is refused; change it before trying again."""
 
     condition: ClassVar[str] = "amqp:not-allowed"
     http_status: ClassVar[int] = 400
@@ -137,7 +137,7 @@ class SessionCannotBeLocked(RequestError):
 
 
 class ClaimLost(RequestError):
-    """The claim is gone: it lapsed, and others have taken messages of it. Claim anew."""
+    """The claim is gone: it lapsed, and others have taken messages of it. Claim again."""
 
     condition: ClassVar[str] = "partibus:claim-lost"
     http_status: ClassVar[int] = 410
@@ -151,7 +151,7 @@ class ClaimFenced(RequestError):
 
 
 class StageLost(RequestError):
-    """A stage is not there as it was written: it expired or was dropped. Write the batch again."""
+    """A stage is missing or incomplete: it expired or was dropped. Write the batch again."""
 
     condition: ClassVar[str] = "partibus:stage-lost"
     http_status: ClassVar[int] = 410
@@ -172,7 +172,7 @@ class MessageNotFound(RequestError):
 
 
 class ParcelSealed(RequestError):
-    """The origin has given up sending this under its outbox number; it sends it anew."""
+    """The origin has given up sending this under its outbox number; it sends it again."""
 
 
 class MessageTooLarge(RequestError):
@@ -255,7 +255,7 @@ class ServerBusy(TransientError):
 
 
 class OperationTimeout(TransientError):
-    """The operation did not end in time; its outcome is not known."""
+    """The operation did not end in time; its outcome is unknown."""
 
     condition: ClassVar[str] = "com.microsoft:timeout"
     http_status: ClassVar[int] = 408

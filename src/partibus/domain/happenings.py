@@ -1,7 +1,7 @@
 """What happens in this process that operators want to see: a bounded memory of events.
 
-Owns the ring of the last events with their numbers. Whoever reads asks for what came after a number
-and learns how many it missed; nobody is waited for. Filled by the gateway, the listener and the
+Owns the ring of the last events with their numbers. A reader asks for the events after a number and
+learns how many it missed; the writer never waits. Filled by the gateway, the listener and the
 operators' services; `partibus events` reads it through them.
 """
 
@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final
 
 EVENTS_MAX: Final = 2000
-"""Events that wait for readers, which ask every second or so."""
+"""Events kept for readers, which ask about every second."""
 
 Happening = dict[str, Any]
 
@@ -24,15 +24,15 @@ class Happenings:
         """The number of the latest event."""
 
     def note(self, kind: str, **facts: object) -> None:
-        """Something happened."""
+        """Record an event."""
         self.last += 1
         now_ms = int(time.time() * 1000)
         self._events.append({"number": self.last, "time_ms": now_ms, "kind": kind, **facts})
 
     def after(self, number: int, most: int) -> tuple[list[Happening], int]:
-        """Up to `most` events behind a number, and how many of those before them are gone."""
+        """Up to `most` events after a number, and how many before them are gone."""
         if number > self.last:
-            number = 0  # of a process before this one
+            number = 0  # of an earlier process
         first = self.last - len(self._events) + 1
         missed = max(0, first - number - 1)
         start = max(0, number + 1 - first)

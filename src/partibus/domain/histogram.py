@@ -1,7 +1,7 @@
 """A histogram of durations: how many took no longer than each bound.
 
-Owns the bounds, which are the same everywhere so that workers can be added up. Observing is a
-search in a short list and three additions; it is called once a batch, by one thread.
+Owns the bounds, which are the same everywhere so that the counts of workers can be added. Observing
+is a search in a short list and three additions; called once per batch, by one thread.
 """
 
 from bisect import bisect_left
@@ -35,7 +35,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * (len(BOUNDS_S) + 1)
-        """How many fell between each bound and the one before; the last is beyond all."""
+        """How many are between each bound and the previous one; the last is beyond all."""
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:

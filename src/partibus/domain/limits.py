@@ -1,10 +1,10 @@
 """Profiles: named sets of limits and tier behaviours (section 1.10 of the semantics).
 
 Owns the numbers, and nothing that enforces them: entity properties are admitted by
-`domain.admission`, sizes and counts are watched by the gateway and the catalog. A limit
-of `UNLIMITED` is never reached. A file may set the limits of a profile
-(`control.declared.limits_config`); lengths that nothing changes stand beside the table.
-docs/reference/limits.md shows all of them.
+`domain.admission`, sizes and counts are enforced by the gateway and the catalog. A limit of
+`UNLIMITED` is never reached. A file may set the limits of a profile
+(`control.declared.limits_config`); fixed lengths are constants. docs/reference/limits.md shows all
+of them.
 """
 
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from typing import Final, Literal
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.errors import ArgumentError
 
-# "per-entity": each entity chooses. "forced": every entity, no choice. "ignored": the wish
-# is accepted and has no effect. "namespace": the namespace's number holds for every entity.
+# "per-entity": each entity chooses. "forced": every entity, no choice. "ignored": the request is
+# accepted and has no effect. "namespace": the namespace's number applies to every entity.
 Partitioning = Literal["per-entity", "forced", "ignored", "namespace", "refused"]
 
 UNLIMITED: Final = 2**63 - 1
@@ -89,7 +89,7 @@ class Profile:
 
 _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)
 MESSAGE_BYTES_MOST: Final = 102_400 * KILOBYTE
-"""No profile and no setting allows more: one message must fit in memory a few times over."""
+"""No profile and no setting allows more: a message must fit in memory several times."""
 
 BASIC: Final = Profile(name="basic", has_tier_features=False, time_to_live_ms_max=14 * DAY_MS)
 STANDARD: Final = Profile(name="standard")
@@ -183,7 +183,7 @@ def with_partitions(profile: Profile, partitions: int) -> Profile:
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of that name; an unknown one is an error that lists them all."""
+    """The profile with that name; an unknown one is an error that lists them all."""
     profile = PROFILES.get(name)
     if profile is None:
         raise ArgumentError(f"'{name}' is not a profile; allowed: {', '.join(PROFILES)}.")

@@ -1,8 +1,8 @@
-"""The moments that a client may name: from the year 1 to the end of the year 9999 (UTC).
+"""The times that a client may use: from the year 1 to the end of the year 9999 (UTC).
 
-Owns the range, which is that of the vendor's DateTime, and the refusal of what lies outside it.
-Times of messages are checked once, where they come in; everything behind may trust them. Times in
-application properties are the sender's own: who shows them stays within the calendar.
+Owns the range, which is that of the vendor's DateTime, and the refusal of times outside it. Times
+of messages are checked once, on arrival; all later code may trust them. Times in application
+properties are not checked: code that shows them limits them to the calendar.
 """
 
 import datetime
@@ -18,13 +18,13 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def calendar_moment(at_ms: int) -> datetime.datetime:
-    """The moment in UTC, or the end of the calendar that it lies beyond."""
+    """The time in UTC, limited to the calendar."""
     within_ms = max(MOMENT_MS_MIN, min(at_ms, MOMENT_MS_MAX))
     return _EPOCH + datetime.timedelta(milliseconds=within_ms)
 
 
 def checked_moment(name: str, at_ms: int) -> int:
-    """The moment itself, in milliseconds since 1970; an ArgumentError when it is out of range."""
+    """The time itself, in milliseconds since 1970; ArgumentError when it is out of range."""
     if not MOMENT_MS_MIN <= at_ms <= MOMENT_MS_MAX:
         raise ArgumentError(
             f"The message's {name} is {at_ms} ms after 1970-01-01, which is out of range; times "

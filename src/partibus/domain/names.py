@@ -1,7 +1,7 @@
-"""Names of entities: how long they are and what they are made of (ENT-6, ENT-7).
+"""Names of entities: their length and characters (ENT-6, ENT-7).
 
-Owns the check of queue, topic and subscription names, and nothing about whether a name is
-free: that is the catalog's. A refusal is a `PropertyRefused` of the property `name`.
+Owns the check of queue, topic and subscription names. The catalog checks whether a name is free. A
+refusal is a `PropertyRefused` of the property `name`.
 """
 
 import re
@@ -17,14 +17,14 @@ _EDGE: Final = re.compile(r"[A-Za-z0-9]")
 
 
 def admit_path(path: str, profile: Profile) -> None:
-    """Refuse a queue or topic path that breaks ENT-6 or ENT-7."""
+    """Refuse a queue or topic path that violates ENT-6 or ENT-7."""
     _admit_name(path, limits.ENTITY_PATH_LENGTH_MAX, profile)
     segments = path.split("/")
     if any(not segment for segment in segments):
         raise PropertyRefused("name", f"'{path}' has an empty segment between slashes.")
     if any(segment in (".", "..") for segment in segments):
-        # HTTP clients take such segments out of a path, and would mean another entity.
-        raise PropertyRefused("name", f"'{path}' has a segment of dots alone.")
+        # HTTP clients normalise such segments, which would address another entity.
+        raise PropertyRefused("name", f"'{path}' has a segment of only dots.")
     if "subscriptions" in path.lower().split("/")[1:]:
         raise PropertyRefused(
             "name", f"'{path}' would be read as the path of a subscription; leave out that segment."
@@ -32,8 +32,8 @@ def admit_path(path: str, profile: Profile) -> None:
 
 
 def admit_subscription_name(name: str, profile: Profile) -> None:
-    """Refuse a subscription name that breaks ENT-6 or ENT-7; that of a JMS client has its own
-    form, in which the client's id is part of it (JMS-3)."""
+    """Refuse a subscription name that violates ENT-6 or ENT-7; that of a JMS client has its own
+    form, which includes the client's id (JMS-3)."""
     of_client = _OF_CLIENT.fullmatch(name)
     if of_client is not None:
         client_id = of_client["client_id"]

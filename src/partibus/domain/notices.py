@@ -1,7 +1,7 @@
-"""The lines that a refusal leaves in the log, and that a change by an administrator does.
+"""Log lines for refusals and for changes by administrators.
 
-Owns their form, and the limit on refusals: a client that tries again all day must not fill the
-disk. Texts are those that the peer gets, so a key never gets here. Called where a refusal is
+Owns their form, and the limit on refusals: a client that retries all day must not fill the disk.
+The texts are those sent to the peer, so they never contain a key. Called where a refusal is
 decided.
 """
 
@@ -15,7 +15,7 @@ from partibus.domain.errors import BusError
 from partibus.domain.happenings import HAPPENINGS
 
 LINES_MAX: Final = 20
-"""Of one kind of refusal in WINDOW_S; the rest is counted."""
+"""Per kind of refusal within WINDOW_S; the rest is counted."""
 WINDOW_S: Final = 10.0
 TEXT_LENGTH_MAX: Final = 500
 
@@ -24,7 +24,7 @@ _audit: Final = logging.getLogger("partibus.audit")
 
 
 class Limiter:
-    """So many lines in a while, and a count of those left out."""
+    """Allows this many lines in a period, and counts those left out."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -32,7 +32,7 @@ class Limiter:
         self._suppressed: dict[str, int] = {}
 
     def admits(self, kind: str) -> bool:
-        """Whether one more line of this kind may be written; counted when not."""
+        """Whether one more line of this kind may be written; counted if not."""
         now_s = self._monotonic_s()
         began_s, count = self._windows.get(kind, (now_s, 0))
         if now_s - began_s >= WINDOW_S:
@@ -44,7 +44,7 @@ class Limiter:
         return True
 
     def take_suppressed(self, kind: str) -> int:
-        """How many were left out since this was last asked."""
+        """How many were left out since the last call."""
         return self._suppressed.pop(kind, 0)
 
 
@@ -54,7 +54,8 @@ LIMITER: Final = Limiter()
 def refused(kind: str, error: BusError, **facts: object) -> None:
     """A token, a connection, a link or a request was refused, or a link was dropped.
 
-    `kind` is one of a few words; `facts` say who and where."""
+    `kind` is one of a few words; `facts` are the further fields.
+    """
     text = error.text[:TEXT_LENGTH_MAX]
     reported = {"condition": error.condition, "tracking_id": error.tracking_id, **facts}
     if LIMITER.admits(kind):
@@ -66,7 +67,7 @@ def refused(kind: str, error: BusError, **facts: object) -> None:
 
 
 def note_change(who: str, what: str, where: str, error: BusError | None) -> None:
-    """An administrator's change was made, or refused: who asked, for what, and from where."""
+    """An administrator's change was made, or refused: by whom, what, and from where."""
     facts = {"who": who, "what": what[:TEXT_LENGTH_MAX], "where": where}
     if error is None:
         _audit.info("change made", extra={"facts": {**facts, "outcome": "done"}})
@@ -77,7 +78,7 @@ def note_change(who: str, what: str, where: str, error: BusError | None) -> None
 
 @contextlib.contextmanager
 def audited(who: str, what: str, where: str) -> Iterator[None]:
-    """Around a change that an administrator asked for."""
+    """Wraps a change that an administrator requests."""
     try:
         yield
     except BusError as error:

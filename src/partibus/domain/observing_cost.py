@@ -1,10 +1,9 @@
-"""The processor time that this process spends on those who look at it.
+"""The processor time that this process spends on observers.
 
-Owns which requests are those of observers, and one counter: what metrics, health checks, events
-and the pages of the console take, in every thread. Time is measured around what runs without a
-pause, so that what other tasks do while an answer waits is not counted; work within measured work
-is counted once. Used where such requests come in and where their questions are answered; read by
-the metrics.
+Owns which requests are those of observers, and one counter: the time of metrics, health checks,
+events and the pages of the console, in every thread. Time is measured around each uninterrupted
+step, so that other tasks that run while an answer waits are not counted; nested measurements are
+counted once. Used where such requests arrive and where they are answered; read by the metrics.
 """
 
 import threading
@@ -28,25 +27,25 @@ class CostMeter:
         self._turn = threading.Lock()
 
     def begin(self) -> float:
-        """Measure from here on; below 0 when that is done already."""
+        """Start to measure; returns a negative value when that is done already."""
         if getattr(self._inside, "is_measured", False):
             return -1.0
         self._inside.is_measured = True
         return self._thread_s()
 
     def end(self, begun_s: float) -> None:
-        """Up to here."""
+        """Stop measuring."""
         if begun_s >= 0.0:
             self._inside.is_measured = False
             self.add(self._thread_s() - begun_s)
 
     def add(self, spent_s: float) -> None:
-        """What was measured elsewhere."""
+        """Add what was measured elsewhere."""
         with self._turn:
             self.seconds += spent_s
 
     def around(self, work: Callable[[], T]) -> T:
-        """Do something, and count it."""
+        """Call something, and measure it."""
         begun_s = self.begin()
         try:
             return work()
@@ -58,13 +57,13 @@ OBSERVING: Final = CostMeter()
 
 
 def is_observer(method: str, path: str) -> bool:
-    """Whether a request over HTTP only looks."""
+    """Whether an HTTP request is an observer's."""
     return method in ("GET", "HEAD") and path.startswith(_LOOKED_AT)
 
 
 @coroutine
 def observing(work: Coroutine[Any, Any, T], meter: CostMeter = OBSERVING) -> Generator[Any, Any, T]:
-    """Await something, and count each of its steps."""
+    """Await something, and measure each of its steps."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -78,5 +77,5 @@ def observing(work: Coroutine[Any, Any, T], meter: CostMeter = OBSERVING) -> Gen
             meter.end(begun_s)
         try:
             value, error = (yield waits_for), None
-        except BaseException as raised:  # a cancellation, most of all
+        except BaseException as raised:  # mostly a cancellation
             value, error = None, raised

@@ -1,10 +1,10 @@
 """Which fragment a partition key selects: a hash that never changes (SEED-28).
 
-Owns the function from a key to a fragment's index. It is part of the data: a change would
-send new messages of a key to another fragment than its old ones. CRC-32 (ISO 3309) of the
-key's UTF-8 text, mixed by the 32-bit finaliser of MurmurHash3 so that keys that differ in
-few bits still spread, modulo the number of fragments. Reference values stand in
-docs/reference/partitioning.md and in the tests.
+Owns the function from a key to a fragment's index. It is part of the data: a change would send new
+messages of a key to another fragment than its old ones. CRC-32 (ISO 3309) of the key's UTF-8 text,
+mixed by the 32-bit finaliser of MurmurHash3 so that keys that differ in few bits still spread,
+modulo the number of fragments. Reference values are in docs/reference/partitioning.md and in the
+tests.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """The values that rules compare with and set: the conditions of filters, and parameters.
 
-Owns which types there are. A time is kept in the words in which its owner wrote it, so that it
-reads back as the same value of the same type in every client; `rules.time_values` says what it
-means. Nothing here checks that the words are valid: the catalog does, when it checks a rule.
+Owns which types there are. A time is kept as the text that its owner wrote, so that every client
+reads back the same value of the same type; `rules.time_values` interprets it. It must never
+validate the text: the catalog does, when it checks a rule.
 """
 
 from dataclasses import dataclass

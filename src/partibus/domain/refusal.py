@@ -1,7 +1,7 @@
 """Why a property of an entity was refused.
 
-Owns the two errors that admission, names and the catalog raise. They carry the property in
-the spelling of the definitions file, so that the reader of a file can point at the line.
+Owns the two errors that admission, names and the catalog raise. They have the property in the
+spelling of the definitions file, so that the reader of a file can name the line.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
 """The three rights a policy can grant, and their names as the vendor spells them.
 
-Owns the flag type and the way from and to names. It never decides who holds a right:
-policies carry rights, claims carry rights, and the gateway asks for one.
+Owns the flag type and the conversion from and to names. It must never decide who has a right:
+policies and grants have rights, and the gateway checks them.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from partibus.domain.errors import ArgumentError
 
 
 class Rights(IntFlag):
-    """What a policy or a claim allows (SAS-1)."""
+    """What a policy or a grant allows (SAS-1)."""
 
     NONE = 0
     SEND = 1

@@ -1,4 +1,4 @@
-"""Sequence numbers as clients see them: a fragment's index over the fragment's own number.
+"""Sequence numbers as clients see them: a fragment's index above the fragment's own number.
 
 Owns the layout, which every part of the bus and of its clients shares: the top 16 bits of the
 64 are the index of the fragment, the other 48 the number that the fragment gave (SEQ-4).
@@ -9,7 +9,7 @@ from typing import Final
 SEQUENCE_BITS: Final = 48
 """The bits of a fragment's own number; those above are the index of the fragment."""
 SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
-"""No fragment gives a number as high as this."""
+"""No fragment assigns a number as high as this."""
 
 
 def split_sequence(sequence: int) -> tuple[int, int]:

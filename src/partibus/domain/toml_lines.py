@@ -1,9 +1,9 @@
-"""On which line each key of a TOML document stands.
+"""The line of each key of a TOML document.
 
-`tomllib` gives lines for syntax errors only, so complaints about values need this scan. It
-runs over text that has been parsed without error, and so it need not be a parser: headers
-and keys are recognised, values are skipped. Keys inside inline tables are not listed; they have
-the line of the key that holds them. Used wherever a file that people write is checked.
+`tomllib` reports lines only for syntax errors, so errors about values need this scan. It runs over
+text that has been parsed without error, and so it need not be a parser: headers and keys are
+recognised, values are skipped. Keys inside inline tables are not listed; they have the line of the
+table's key. Used wherever a file that people write is checked.
 """
 
 import re
@@ -50,7 +50,7 @@ def toml_lines(text: str) -> dict[Where, int]:
             for length in range(1, len(keys := _keys(match[1])) + 1):
                 lines.setdefault(table + keys[:length], line)
             offset = _after_value(text, match.end())
-        else:  # not TOML after all: what was found so far has to do
+        else:  # not TOML after all: return what was found so far
             return lines
     return lines
 
@@ -63,13 +63,13 @@ class TomlLines:
         self._paths = list(_paths(tomllib.loads(text)))
 
     def line(self, *path: str | int) -> int | None:
-        """The line of a key, or of the nearest thing around it."""
+        """The line of a key, or of the nearest enclosing item."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path)
 
     def exact(self, *path: str | int) -> int | None:
-        """The line of a key; None when the document does not have it."""
+        """The line of a key; None when it is not in the document."""
         return self.line(*path) if path in self._paths else None
 
     def within(self, table: Where, key: str) -> int | None:

@@ -1,8 +1,8 @@
-"""Files and directories that only their owner may read, and that survive a loss of power.
+"""Files and directories that only their owner may read, and that survive a power loss.
 
-Owns the rules for everything that the server writes beside its log: directories 0700 and files
-0600 whatever the umask, no symbolic link followed, contents and names synced. It knows no
-format. Called by the catalog, the stores, the TLS files and the lock of the data directory.
+Owns the rules for everything that the server writes besides its log: directories 0700 and files
+0600 whatever the umask, no symbolic link followed, contents and names synced. It knows no format.
+Called by the catalog, the stores, the TLS files and the lock of the data directory.
 """
 
 import errno
@@ -16,7 +16,7 @@ FILE_MODE: Final = 0o600
 
 
 def make_private_directory(directory: Path) -> None:
-    """The directory and those above it are there, durable by name; what is made is private."""
+    """Create the directory and its parents, durably; new ones are private."""
     missing = []
     place = directory
     while not place.exists():
@@ -24,14 +24,14 @@ def make_private_directory(directory: Path) -> None:
         place = place.parent
     for place in reversed(missing):
         place.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        place.chmod(DIRECTORY_MODE)  # a umask may have taken more than it should
+        place.chmod(DIRECTORY_MODE)  # a umask may have removed too much
         sync_directory(place.parent)
     if not directory.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
 
 
 def close_to_others(directory: Path) -> None:
-    """Take from group and others what they may do with a directory of ours and its files."""
+    """Remove the permissions of group and others from a directory of ours and its files."""
     _close(directory, directory.stat())
     for entry in os.scandir(directory):
         if entry.is_file(follow_symlinks=False):
@@ -51,7 +51,7 @@ def refuse_link(path: Path) -> None:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """A file for reading and writing, made when it is not there; never through a link."""
+    """A file for reading and writing, created if missing; never through a link."""
     refuse_link(path)
     is_new = not path.exists()
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -63,7 +63,7 @@ def open_private(path: Path) -> BinaryIO:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Put a file in its place whole: written beside, synced, renamed, the name synced."""
+    """Write a file completely or not at all: temporary name, sync, rename, directory sync."""
     beside = path.with_name(path.name + ".partial")
     beside.unlink(missing_ok=True)
     with open_private(beside) as file:

@@ -1,10 +1,10 @@
 """The courier of one fragment: carries the parcels of its outbox to their destinations.
 
-Owns the way of every parcel of one origin: it is collected in the order of the outbox, packed
+Owns the delivery of every parcel of one origin: it is collected in the order of the outbox, packed
 for its destination and put on the leg to the fragment that its key selects (SEED-56). It decides
-when a parcel comes back, and reports to the outbox what was handed over. Runs beside the fragment
-that it serves and holds nothing that a crash may not take: the outbox and the marks at the
-destinations are what makes it exact (TXN-17). The node starts couriers through `couriers`.
+when a parcel comes back, and reports to the outbox what was handed over. Runs in the process of its
+fragment and has no state that must survive a crash: the outbox and the marks at the destinations
+make delivery exactly-once (TXN-17). The node starts couriers through `couriers`.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ from partibus.gateway.tracing import Tracing
 COLLECT_MESSAGES_MAX: Final = 500
 COLLECT_BYTES_MAX: Final = 1024 * 1024
 BUFFER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Parcels a courier holds in memory before it collects no more."""
+"""Parcels a courier keeps in memory before it stops collecting."""
 RETRY_MS: Final = 500
-"""The outbox's own store failed: it is asked again after this time."""
+"""After a failure of the outbox's own store it is asked again after this time."""
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class Courier:
     def __post_init__(self) -> None:
         self._desk = ParcelPacker(self.fragment.fragment_id, self.fragment.index, self.path)
         self._routes: dict[Purpose, str] = {}
-        """Where the entity forwards what, at present."""
+        """Where the entity currently forwards what."""
         self._legs: dict[int, Leg] = {}
         """By the id of the destination's fragment."""
         self._next_number = 1
@@ -55,8 +55,8 @@ class Courier:
         self._singly_up_to = 0
         """Parcels up to here are collected one by one: one of them is damaged."""
         self._unrouted = 0
-        """Parcels without a destination whose way back is not durable yet; none is collected
-        meanwhile, since a destination that comes to be must not see higher numbers first."""
+        """Parcels without a destination whose return is not durable yet; none is collected
+        meanwhile, since a new destination must not see higher numbers first."""
         self._delivered: list[int] = []
         self._is_telling = False
         self.buffered_bytes = 0
@@ -71,7 +71,7 @@ class Courier:
         self.collect()
 
     def follow(self, forward_to: str, forward_dead_letters_to: str) -> None:
-        """The entity forwards elsewhere from now on, or no more, or its destinations changed."""
+        """The entity forwards elsewhere from now on, or no longer, or its destinations changed."""
         before = self._routes[Purpose.DEAD_LETTER]
         self._set_routes(forward_to, forward_dead_letters_to)
         has_changed = path_key(forward_dead_letters_to) != path_key(before)
@@ -83,7 +83,7 @@ class Courier:
         self._routes = {Purpose.FORWARD: forward_to, Purpose.DEAD_LETTER: forward_dead_letters_to}
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way ends by itself."""
+        """Start nothing more; what is in progress ends by itself."""
         self.is_stopped = True
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class Courier:
     # --- collecting ---------------------------------------------------------------------------
 
     def collect(self) -> None:
-        """Ask for more parcels, unless enough are on their way."""
+        """Ask for more parcels, unless enough are in progress."""
         if self._is_collecting or self._unrouted or self.is_stopped:
             return
         if self.buffered_bytes > BUFFER_BYTES_MAX:
@@ -131,7 +131,7 @@ class Courier:
         self.collect()
 
     def unreadable(self, parcels: Sequence[Parcel], error: BusError) -> None:
-        """A damaged parcel must not hold up its neighbours: it is a dead letter at once."""
+        """A damaged parcel must not hold up the others: it becomes a dead letter at once."""
         self._is_collecting = False
         if not isinstance(error, StoreCorrupt):
             self.later(RETRY_MS, self.collect)
@@ -151,7 +151,7 @@ class Courier:
         return leg
 
     def forget(self, leg: Leg) -> None:
-        """Nothing is left for a destination that is no more."""
+        """Drop the leg of a destination that was deleted, when nothing is left for it."""
         self._legs.pop(leg.fragment.fragment_id, None)
 
     @property
@@ -169,7 +169,7 @@ class Courier:
             return None
 
     def prepare(self, parcel: Parcel, body: bytes, entity: Entity | None) -> Item:
-        """A parcel as its destination will store it; without one it only awaits its outcome."""
+        """A parcel as its destination will store it; without one it only waits for its outcome."""
         if entity is None:
             return Item(parcel.number, NewMessage(body, -1), parcel.purpose)
         return self._desk.make_ready(parcel, body, entity)
@@ -177,7 +177,7 @@ class Courier:
     # --- verdicts -----------------------------------------------------------------------------
 
     def outcome(self, item: Item, leg: Leg, entity: Entity | None) -> ParcelOutcome | None:
-        """What becomes of a parcel instead of being handed over; None when nothing is wrong."""
+        """What happens to a parcel that is not handed over; None when nothing is wrong."""
         wanted = self._routes.get(item.purpose, leg.path)
         if path_key(wanted) != path_key(leg.path) or not leg.is_part_of(entity):
             return self._elsewhere(item.purpose, wanted)
@@ -195,7 +195,7 @@ class Courier:
         return ParcelOutcome(path=wanted) if wanted else ParcelOutcome(home_subqueue(purpose))
 
     def _lost(self, parcel: Parcel) -> ParcelOutcome:
-        """The outcome of a parcel whose destination is no more, and so has no copy of it."""
+        """The outcome of a parcel whose destination was deleted, and so has no copy of it."""
         wanted = self._routes.get(parcel.purpose, parcel.path)
         if path_key(wanted) != path_key(parcel.path):
             return self._elsewhere(parcel.purpose, wanted)
@@ -203,7 +203,7 @@ class Courier:
         return ParcelOutcome(subqueue, reason_of(EntityNotFound.named(parcel.path)))
 
     def decide(self, numbers: list[int], outcome: ParcelOutcome, port: AnswerPort) -> None:
-        """Have a verdict carried out by the outbox."""
+        """Have the outbox carry out an outcome."""
         command: Command
         if outcome.path:
             command = outbox.Redirect(port, numbers, outcome.path)
@@ -217,7 +217,7 @@ class Courier:
         self.decide(numbers, outcome, _Unrouted(self, numbers, outcome))
 
     def unrouted_returned(self, count: int) -> None:
-        """Parcels without a destination are where they belong."""
+        """Parcels without a destination have been returned."""
         self._unrouted -= count
         self.collect()
 
@@ -251,7 +251,7 @@ class Courier:
             self._tell()
 
     def refetch(self, leg: Leg, numbers: list[int]) -> None:
-        """Read parcels again that a leg has let go of."""
+        """Read parcels again whose bodies a leg has dropped."""
         self.fragment.submit(outbox.Fetch(leg, numbers))
 
 
@@ -271,7 +271,7 @@ class _Told:
 
 @dataclass(eq=False, slots=True)
 class _Unrouted:
-    """The port of one verdict about parcels without a destination."""
+    """The port of one outcome of parcels without a destination."""
 
     courier: Courier
     numbers: list[int]

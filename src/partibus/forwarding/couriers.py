@@ -27,7 +27,7 @@ class Couriers:
     _couriers: dict[int, Courier] = field(init=False, default_factory=dict)
 
     def put(self, fragment: Fragment, record: EntityRecord) -> None:
-        """A fragment is being served here."""
+        """A fragment is served here from now on."""
         courier = Courier(
             fragment, record.path, self.namespace, self.scheduler, self.forward_failures
         )
@@ -35,20 +35,20 @@ class Couriers:
         courier.start(*routes_of(record))
 
     def drop(self, fragment_id: int) -> None:
-        """A fragment is no more."""
+        """A fragment is no longer served here."""
         courier = self._couriers.pop(fragment_id, None)
         if courier is not None:
             courier.stop()
 
     def changed(self, record: EntityRecord) -> None:
-        """An entity has other properties."""
+        """The properties of an entity have changed."""
         for placement in record.fragments:
             courier = self._couriers.get(placement.fragment_id)
             if courier is not None:
                 courier.follow(*routes_of(record))
 
     def stop(self) -> None:
-        """Begin nothing more, so that the brokers come to rest."""
+        """Start nothing more, so that the brokers come to rest."""
         for courier in self._couriers.values():
             courier.stop()
 

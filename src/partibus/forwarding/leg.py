@@ -1,10 +1,10 @@
 """One leg of a courier: from its outbox to one fragment of a destination.
 
 Owns the order in which the parcels for that fragment are handed over: one batch at a time, by
-outbox number, so that what the fragment has taken is always all up to a mark. A parcel that
-does not go there is disposed of before any later one is sent; and one that may have been sent
-before only after the fragment has fenced its mark, so that no second copy comes to be. Legs do
-not wait for each other: a fragment that is down holds up its own parcels alone.
+outbox number, so that the fragment has always taken everything up to a mark. A parcel that is not
+delivered there is disposed of before any later one is sent; one that may have been sent before,
+only after the fragment has fenced its mark, so that there is never a second copy. Legs do not wait
+for each other: a fragment that is down delays only its own parcels.
 """
 
 from collections import deque
@@ -40,9 +40,9 @@ class Leg:
         self.path = path
         self._courier = courier
         self._items: deque[Item] = deque()
-        """What comes next, in order."""
+        """The next parcels, in order."""
         self._numbers: deque[int] = deque()
-        """What comes after that: parcels whose bodies are read again in time."""
+        """Later parcels, whose bodies are read again when needed."""
         self._is_busy = False
         self._is_pausing = False
         self._failures = 0
@@ -51,14 +51,14 @@ class Leg:
         self._sent_up_to = 0
         """Parcels up to this number may have been handed over, now or before a restart."""
         self._fenced_up_to = 0
-        """Parcels up to this number are never taken there under their numbers."""
+        """Parcels up to this number will never be accepted there under their numbers."""
         self._read_max = BATCH_MESSAGES_MAX
         self._verdict: tuple[list[int], ParcelOutcome] | None = None
         self._begun_ns = 0
-        """When the batch under way was handed over, where messages are traced."""
+        """When the current batch was handed over, where messages are traced."""
 
     def put(self, item: Item, maybe_sent: bool) -> None:
-        """One more parcel, with a higher number than all before it."""
+        """Add a parcel, with a higher number than all before it."""
         if maybe_sent:
             self._sent_up_to = item.number
         if self._is_pausing or self._numbers:
@@ -76,7 +76,7 @@ class Leg:
     # --- the next step --------------------------------------------------------------------------
 
     def go(self) -> None:
-        """Take the next step, unless one is under way."""
+        """Take the next step, unless one is in progress."""
         if self._is_busy or self._is_pausing or self._courier.is_stopped:
             return
         if not self._items:
@@ -106,7 +106,7 @@ class Leg:
         return outcome
 
     def _run(self, outcome: ParcelOutcome | None, entity: Entity | None) -> list[Item]:
-        """The parcels at the front that share a outcome, as many as one step takes."""
+        """The parcels at the front with the same outcome, as many as fit into one step."""
         run: list[Item] = []
         byte_count = 0
         for item in self._items:
@@ -122,7 +122,7 @@ class Leg:
         return run
 
     def _drop(self, count: int) -> None:
-        """The parcels at the front are no longer this leg's concern."""
+        """The parcels at the front are done, as far as this leg is concerned."""
         for _ in range(count):
             self._courier.buffered_bytes -= self._items.popleft().size
 
@@ -133,7 +133,7 @@ class Leg:
         self._courier.collect()
 
     def _pause(self) -> None:
-        """Try again later; what is held in memory is given back meanwhile."""
+        """Try again later; bodies in memory are dropped meanwhile."""
         self._is_busy = False
         self._is_pausing = True
         self._numbers.extendleft([item.number for item in reversed(self._items)])
@@ -150,7 +150,7 @@ class Leg:
     # --- reading again ----------------------------------------------------------------------------
 
     def collected(self, parcels: Sequence[Parcel], bodies: Sequence[bytes]) -> None:
-        """Parcels whose bodies this leg had let go of."""
+        """Parcels whose bodies this leg had dropped."""
         self._is_busy = False
         entity = self._courier.entity(self.path)
         for parcel, body in zip(parcels, bodies, strict=True):
@@ -161,7 +161,7 @@ class Leg:
         self.go()
 
     def unreadable(self, parcels: Sequence[Parcel], error: BusError) -> None:
-        """Their store does not answer; or one of them is damaged and goes no further."""
+        """Their store does not answer; or one of them is damaged and is not delivered."""
         if not isinstance(error, StoreCorrupt):
             self._pause()
             return
@@ -206,17 +206,17 @@ class Leg:
         self._done()
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
-        """The batch was not stored; if it is not known, it is sent again all the same."""
+        """The batch was not stored; if the outcome is unknown, it is sent again all the same."""
         batch, self._batch = self._batch, []
         if error.retryable or waits_for_room(batch[0].purpose, error):
             self._pause()
         elif isinstance(error, ParcelSealed):
-            # An earlier incarnation had them fenced and ended before it could say what follows. All
-            # that waits here is numbered again with them, so that the order is kept.
+            # An earlier incarnation had them fenced and ended before the outcome was durable. All
+            # that waits here gets new numbers with them, so that the order is kept.
             self._fenced_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
             self._done()
         elif len(batch) > 1:
-            # One of them is at fault, or there is no room for all.
+            # One of them is at fault, or there is no room for all of them.
             self._batch_max = len(batch) // 2
             self._is_busy = False
             self.go()
@@ -225,7 +225,7 @@ class Leg:
             self._done()
 
     def _refuse(self, first: Item, error: BusError) -> None:
-        """The fragment does not take a parcel; when it is full, none that is as large either."""
+        """The fragment refuses a parcel; when it is full, also every other that is as large."""
         first.refusal = reason = reason_of(error)
         if isinstance(error, QuotaExceeded):
             for item in self._items:
@@ -236,7 +236,7 @@ class Leg:
     # --- disposing ------------------------------------------------------------------------------
 
     def _dispose(self, run: list[Item], outcome: ParcelOutcome) -> None:
-        """Parcels do not go there: make sure that none of them is there already."""
+        """Parcels are not delivered there: make sure that none of them already is."""
         numbers = [item.number for item in run]
         self._verdict = (numbers, outcome)
         if numbers[0] <= self._sent_up_to and self.is_part_of(self._courier.entity(self.path)):
@@ -246,7 +246,7 @@ class Leg:
             self._courier.decide(numbers, outcome, _Decision(self))
 
     def fenced(self, mark: int) -> None:
-        """All up to the mark is there, and the rest of the run never will be."""
+        """Everything up to the mark is there, and the rest of the run never will be."""
         assert self._verdict is not None
         numbers, outcome = self._verdict
         self._fenced_up_to = numbers[-1]
@@ -262,14 +262,14 @@ class Leg:
             self._done()
 
     def decided(self) -> None:
-        """The verdict is durable."""
+        """The outcome is durable."""
         assert self._verdict is not None
         self._drop(len(self._verdict[0]))
         self._verdict = None
         self._done()
 
     def undecided(self) -> None:
-        """A store failed: begin this step again."""
+        """A store failed: start this step again."""
         self._verdict = None
         self._pause()
 
@@ -289,7 +289,7 @@ class _Fence:
 
 @dataclass(eq=False, slots=True)
 class _Decision:
-    """The port of a verdict."""
+    """The port of an outcome."""
 
     leg: Leg
 

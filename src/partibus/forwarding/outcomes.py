@@ -1,9 +1,9 @@
-"""What becomes of a parcel that cannot be handed over.
+"""What happens to a parcel that cannot be handed over.
 
-Owns the verdicts: which errors are final, and where a parcel goes with which reason. Forward
-failures end among the dead letters of the source (FWD-7), or among its transfer dead letters
-where the server is set so (TDQ-3); transfers end among the transfer dead letters, except that a
-full destination is waited for (TDQ-2). Pure; called by couriers and their legs.
+Owns the outcomes: which errors are final, and where a parcel goes with which reason. Forward
+failures go to the dead letters of the source (FWD-7), or to its transfer dead letters where the
+server is configured so (TDQ-3); transfers go to the transfer dead letters, except that a full
+destination is waited for (TDQ-2). Pure; called by couriers and their legs.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Reason:
     description: str
 
     def overlay(self) -> Overlay:
-        """What is laid over the message."""
+        """The overlay of the message."""
         return Overlay(reason=self.name, description=self.description)
 
 
@@ -50,21 +50,21 @@ class ParcelOutcome:
     subqueue: SubQueueType = SubQueueType.MAIN
     reason: Reason | None = None
     path: str = ""
-    """Where it goes instead; empty when it comes back."""
+    """The new path; empty when it comes back."""
 
 
 def failure_subqueue(purpose: Purpose, forward_failures: SubQueueType) -> SubQueueType:
-    """Where a parcel goes that failed for good."""
+    """Where a parcel goes whose delivery failed for good."""
     if purpose is Purpose.TRANSFER:
         return SubQueueType.TRANSFER_DEAD_LETTER
     return SubQueueType.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else forward_failures
 
 
 def home_subqueue(purpose: Purpose) -> SubQueueType:
-    """Where a parcel waits when its entity forwards no more."""
+    """Where a parcel waits when its entity no longer forwards."""
     return SubQueueType.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else SubQueueType.MAIN
 
 
 def waits_for_room(purpose: Purpose, error: BusError) -> bool:
-    """Whether a refusal is waited out: the full destination of a transfer (TDQ-2)."""
+    """Whether to wait after a refusal: the destination of a transfer is full (TDQ-2)."""
     return purpose is Purpose.TRANSFER and isinstance(error, QuotaExceeded)

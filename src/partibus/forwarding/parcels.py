@@ -1,9 +1,9 @@
-"""Parcels made ready for their destination, and the fragment that each belongs to.
+"""Parcels prepared for their destination, and the choice of the fragment for each.
 
-Owns the way from a stored message in an outbox to the message that a destination stores, what the
-destination will not take of it, and the choice of its fragment: by the message's key as for any
-sender (SEED-56), and without a key by the parcel's own number, so that a parcel that is sent
-again goes to the fragment whose mark knows it. Pure; couriers and their legs use it.
+Owns the conversion of a stored message in an outbox to the message that a destination stores, what
+the destination refuses, and the choice of its fragment: by the message's key as for any sender
+(SEED-56), and without a key by the parcel's own number, so that a parcel that is sent again goes to
+the fragment with its mark. Pure; couriers and their legs use it.
 """
 
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ from partibus.gateway.router import fragment_of
 from partibus.message.forwarded import HOPS_MAX, Journey, hop_count, to_forwarded
 
 ADDED_BYTES_MAX: Final = 128
-"""What the bus itself adds to a message that is stored and sent on: its envelope, and an id. A
-sender's largest message must not fail on the way for it."""
+"""What the bus itself adds to a message that is stored and forwarded: its envelope, and an id. A
+sender's largest message must not fail because of it."""
 
 
 @dataclass(eq=False)
 class Item:
-    """A parcel made ready for its destination."""
+    """A parcel prepared for its destination."""
 
     number: int
     message: NewMessage
     purpose: Purpose
     refusal: Reason | None = None
-    """Why the destination does not take it."""
+    """Why the destination refuses it."""
 
     @property
     def size(self) -> int:
-        """The bytes that it holds in memory, about."""
+        """About how many bytes of memory it uses."""
         return len(self.message.body)
 
 
@@ -67,9 +67,10 @@ class ParcelPacker:
         return item
 
     def _is_identified(self, parcel: Parcel, entity: Entity) -> bool:
-        """Whether the destination looks for duplicates of the message.
+        """Whether the destination checks the message for duplicates.
 
-        What an entity forwards to itself is known there, and is not its own duplicate."""
+        What an entity forwards to itself is not its own duplicate.
+        """
         if parcel.purpose is not Purpose.TRANSFER and path_key(entity.record.path) == self._key:
             return False
         return entity.spec.requires_duplicate_detection
@@ -83,7 +84,7 @@ class ParcelPacker:
         return Journey(sequence, held.overlay, source)
 
     def fragment_for(self, item: Item, entity: Entity) -> Fragment:
-        """The fragment of the destination, the same whenever it is asked."""
+        """The fragment of the destination, always the same one."""
         key = key_of(item.message)
         if key is None:
             key = f"{self._fragment_id}/{item.number}"

@@ -1,11 +1,10 @@
 """The broker: the single writer that runs a set of fragments on one store.
 
-Owns the turn of the wheel: commands that arrived since the last turn are applied together,
-their records go to the store as one entry, and when that is durable the changes are carried
-out and the answers let go (group commit). Also its fragments' timers, checkpoints, and what
-happens while the store is down. It never looks into a command, a record or a message, and
-leaves transactions to `transacting`; only the node makes brokers, only fragment handles
-submit to them.
+Owns the turn: commands that arrived since the last turn are applied together, their records go to
+the store as one entry, and when that is durable the changes are carried out and the answers sent
+(group commit). Also its fragments' timers, checkpoints, and what happens while the store is down.
+It must never look into a command, a record or a message, and leaves transactions to
+`transactions.atomic`; only the node makes brokers, only fragment handles submit to them.
 """
 
 import logging
@@ -54,20 +53,20 @@ from partibus.store.record import Record
 _log: Final = logging.getLogger(__name__)
 
 READ_RETRY_MS: Final = 1000
-"""A store that could not read is asked again after this time, not in a loop."""
+"""After a failed read the store is asked again after this delay, not in a loop."""
 
 
 class Timer(Protocol):
-    """Something that can be called off."""
+    """A timer that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Scheduler(Protocol):
-    """The part of an event loop that a broker needs; tests turn it by hand."""
+    """The part of an event loop that a broker needs; tests advance it by hand."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run after what is under way now."""
+        """Run after the current call."""
         ...
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
@@ -90,7 +89,7 @@ class Broker:
         self.store = store
         self.first_token = first_token
         self.on_state: Callable[[StoreState], None] | None = None
-        """Who else wants to hear how the store answers."""
+        """Called when the store goes up or down."""
         self._fault = fault if fault is not None else _ignore_fault
         self._clock = clock
         self._scheduler = scheduler
@@ -101,7 +100,7 @@ class Broker:
         """The log ends with the snapshot of a clean stop: nothing was recorded after it."""
         self.marks = StoreMarks()
         self.on_removed: Callable[[int], None] | None = None
-        """Who wants to hear that nothing is left of a dropped fragment."""
+        """Called when nothing is left of a dropped fragment."""
         self._removals = Removals(store, self._let_out, scheduler.call_soon, self._removed)
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
@@ -116,7 +115,7 @@ class Broker:
         """Effects behind a delivery whose bodies are still being read: order is kept."""
         self.damage = Damage()
         self.retell: Callable[[BusError], None] = _as_it_is
-        """Puts an error of the store into words for clients, who must not read paths."""
+        """Turns an error of the store into a text for clients, which must not contain paths."""
 
     # --- start and end ------------------------------------------------------------------
 
@@ -130,11 +129,11 @@ class Broker:
         self.store.on_state = self._store_changed
 
     def write_marks(self, done: Callable[[BusError | None], None]) -> None:
-        """Write to the log whose store this is; `done` is called when that is durable."""
+        """Write to the log which store this is; `done` is called when that is durable."""
         self.store.append([self.marks.record()], done)
 
     def add(self, fragment_id: int, spec: FragmentSpec, topic: Topic | None = None) -> Machine:
-        """Take a fragment on, with whatever the log knows of it."""
+        """Start to run a fragment, with the state that the log has for it."""
         self.marks.saw(fragment_id)
         state = self._recovered.pop(fragment_id, None)
         if state is None:
@@ -152,17 +151,18 @@ class Broker:
         return machine
 
     def change(self, fragment_id: int, spec: FragmentSpec) -> None:
-        """The entity of a fragment has other properties."""
+        """The properties of a fragment's entity have changed."""
         machine = self._machines[fragment_id]
         machine.used_ms = self._clock.now_ms()
         machine.change_spec(spec, machine.used_ms)
         self.alarms.set(machine)
 
     def drop(self, fragment_id: int) -> None:
-        """The entity of a fragment was deleted: its messages are gone, and it answers no more.
+        """The entity of a fragment was deleted: its messages are gone, and commands are refused.
 
-        What the log says of it is void once a record says so. Until then, and after a crash
-        before that, the catalog keeps its tombstone; its id is never reused."""
+        A record makes everything before it void. Until that is durable, across crashes too, the
+        catalog keeps a tombstone; the id is never reused.
+        """
         machine = self._machines.pop(fragment_id)
         self.alarms.drop(fragment_id)
         self._removals.begin(machine)
@@ -178,7 +178,7 @@ class Broker:
 
     @property
     def fragment_count(self) -> int:
-        """The fragments that are served, and those on their way out."""
+        """The fragments that are served, and those being removed."""
         return len(self._machines) + len(self._removals.machines)
 
     @property
@@ -187,24 +187,24 @@ class Broker:
         return not (self._mailbox or self._appends_under_way or self._reads_under_way)
 
     def strangers(self) -> list[int]:
-        """The fragments that the log holds and nobody has asked for."""
+        """The fragments that are in the log and that nobody has added."""
         return list(self._recovered)
 
     def stranger_bodies(self, fragment_id: int) -> int:
-        """How many messages and other bodies one of them has."""
+        """How many messages and other bodies such a fragment has."""
         return sum(1 for _ in all_bodies(self._recovered[fragment_id]))
 
     def drop_stranger(self, fragment_id: int) -> None:
-        """Finish what a crash kept from its end: the entity of the fragment was deleted."""
+        """Finish a removal that a crash interrupted: the entity of the fragment was deleted."""
         self.add(fragment_id, NO_SPEC)
         self.drop(fragment_id)
 
     def abandon(self) -> None:
-        """Give the store back as it was found."""
+        """Close the store without a checkpoint."""
         self.store.close()
 
     def close(self, keeps_locks: bool = True) -> None:
-        """Checkpoint what is durable, with the locks that stand, and give the store back."""
+        """Checkpoint the durable state, with the current locks, and close the store."""
         self.alarms.stop()
         if self.store.state is not StoreState.DOWN:
             self._checkpoints.begin(self._kept(), self.marks, _ignore, keeps_locks)
@@ -221,7 +221,7 @@ class Broker:
             self._scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Apply what has arrived; a machine that fails is not trusted any further."""
+        """Apply the commands that have arrived; a machine that raises is not used any further."""
         try:
             self._take_turn()
         except Exception as error:
@@ -259,7 +259,7 @@ class Broker:
     def _gather(
         self, machine: Machine, out: Effects, prepared: list[tuple[Machine, Change]]
     ) -> None:
-        """Note whose the changes are that one step prepared."""
+        """Record which fragment the changes of one step belong to."""
         prepared.extend([(machine, change) for change in out.changes])
         out.changes = []
         if out.elsewhere:
@@ -268,7 +268,7 @@ class Broker:
             out.elsewhere = []
 
     def _finish(self, prepared: list[tuple[Machine, Change]], out: Effects) -> None:
-        """Send the records off, then let everything out that need not wait for them."""
+        """Append the records, then release every effect that need not wait for them."""
         if prepared:
             records: list[Record] = []
             for _, change in prepared:
@@ -288,7 +288,7 @@ class Broker:
         self._touched.clear()
 
     def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
-        """The store reports what became of one entry."""
+        """The store reports the outcome of one entry."""
         try:
             self._carry_out(prepared, error)
         except Exception as fault:
@@ -336,7 +336,7 @@ class Broker:
                 return
 
     def _hold_back(self, effects: list[Effect]) -> None:
-        """What they are to read stays, whatever is settled before their turn comes."""
+        """Keep the bodies that these effects will read, whatever is settled before that."""
         self._held_back += effects
         for effect in effects:
             if isinstance(effect, BodyEffect):
@@ -385,7 +385,7 @@ class Broker:
         effect.hand_over(bodies)
 
     def _read_failed(self, effect: BodyEffect, error: BusError) -> None:
-        """A message that cannot be read is never skipped in silence."""
+        """A message that cannot be read is never skipped silently."""
         is_damaged = self.damage.note(effect.messages, error)
         _log.error("cannot read a stored message: %s (%s)", error.text, error.tracking_id)
         self.retell(error)
@@ -405,7 +405,7 @@ class Broker:
             self._not_published(effect, error)
 
     def _not_delivered(self, effect: Deliver, error: BusError) -> None:
-        """One bad body must not keep its neighbours back: try them one by one."""
+        """One damaged body must not hold back the others: read them one by one."""
         is_damaged = isinstance(error, StoreCorrupt)
         if is_damaged and len(effect.messages) > 1:
             for held in effect.messages:
@@ -420,7 +420,7 @@ class Broker:
                 self._scheduler.call_later_ms(READ_RETRY_MS, retry)
 
     def _not_published(self, effect: Due, error: BusError) -> None:
-        """Scheduled messages wait on; a store that cannot read is asked again after a moment."""
+        """Scheduled messages keep waiting; a store that cannot read is asked again later."""
         machine = self._machines.get(effect.fragment_id)
         if machine is None:
             return
@@ -433,14 +433,14 @@ class Broker:
             self._scheduler.call_later_ms(READ_RETRY_MS, retry)
 
     def _resume(self, machine: Machine) -> None:
-        """Hand messages out again after a read failed, unless the store is known to be down."""
+        """Deliver again after a failed read, unless the store is known to be down."""
         if self.store.state is not StoreState.DOWN:
             self.submit(machine, Resume())
 
     # --- timers -----------------------------------------------------------------------------
 
     def clock_stepped(self, delta_ms: int) -> None:
-        """The clock was set by `delta_ms`; messages that are due by it are searched at once."""
+        """The clock was set by `delta_ms`: look for messages that are due now."""
         self.alarms.clear()
         allowance = self.alarms.allowance()
         for fragment_id, machine in self._machines.items():
@@ -449,7 +449,7 @@ class Broker:
             self._tick(fragment_id, allowance)
 
     def _tick(self, fragment_id: int, allowance: Allowance) -> None:
-        """Let a machine know that time has passed; while the store is down, none."""
+        """Tick a machine; not while the store is down."""
         machine = self._machines.get(fragment_id)
         if machine is not None and self.store.state is not StoreState.DOWN:
             self.submit(machine, Tick(allowance))
@@ -457,7 +457,7 @@ class Broker:
     # --- the store --------------------------------------------------------------------------
 
     def _store_changed(self, state: StoreState) -> None:
-        """Hold everything back while the store is down; go on when it answers (SEED-4)."""
+        """Hold everything back while the store is down; resume when it answers (SEED-4)."""
         is_down = state is StoreState.DOWN
         # A store that comes back in the same turn finds the machines not suspended yet.
         was_down, self._was_down = self._was_down, is_down
@@ -476,7 +476,7 @@ class Broker:
             self.on_state(state)
 
     def _kept(self) -> list[Machine]:
-        """The fragments that a checkpoint must have."""
+        """The fragments that a checkpoint must contain."""
         return [*self._machines.values(), *self._removals.unfinished()]
 
     def _begin_checkpoint(self, done: Done) -> None:
@@ -488,12 +488,12 @@ class Broker:
 
 
 def _as_it_is(error: BusError) -> None:
-    """Nothing in the words of the store is to be kept from clients."""
+    """The default: the store's error text may be shown to clients."""
 
 
 def _ignore(error: BusError | None) -> None:
-    """The last checkpoint at close: without it the next start reads more of the log."""
+    """The last checkpoint at close failed: the next start only reads more of the log."""
 
 
 def _ignore_fault(error: Exception) -> None:
-    """Who runs a broker by hand sees the exception itself."""
+    """Code that runs a broker directly sees the exception itself."""

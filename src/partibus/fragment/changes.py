@@ -1,7 +1,7 @@
 """Changes of state that wait for their records to become durable.
 
 A fragment's state is made of durable facts: a command only prepares a `Change`, and the
-machine carries it out when the store has its records, or takes it back when the store
+machine carries it out when the store has its records, or undoes it when the store
 failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 
@@ -16,24 +16,24 @@ from partibus.store.record import Record
 
 @dataclass(eq=False)
 class Change:
-    """Base of all changes; `records` go to the store as one."""
+    """Base of all changes; `records` are appended together."""
 
     records: list[Record]
 
 
 @dataclass(eq=False)
 class DuplicateCheck:
-    """What was found of duplicates among the messages of one command."""
+    """Which messages of one command are duplicates."""
 
     identities: list[bytes]
-    """Of the messages that stay, as far as their senders gave them ids."""
+    """Of the messages that are kept, where their senders set ids."""
     dropped: list[int]
-    """The places of the duplicates in the command."""
+    """The indexes of the duplicates in the command."""
     latest: str
     """The MessageId of the last duplicate."""
     seen_ms: int
     stepped_ms: int
-    """By how much the clock had been set by then."""
+    """By how much the clock had been set at that time."""
 
 
 class Arrival(Change):
@@ -65,13 +65,13 @@ class Arrival(Change):
         self.enqueued_ms = enqueued_ms
         self.expires_ms = expires_ms
         self.check = check
-        """What was found of duplicates, on an entity that detects them."""
+        """Which of them are duplicates, on an entity that detects them."""
         self.onward = ""
         """Where the entity forwards, when the messages enter its outbox at once (FWD-1)."""
         self.mark: Mark | None = None
         """What was taken from their origin with them, when they have one."""
         self.first_number = 0
-        """Their outbox numbers begin here then."""
+        """The first of their outbox numbers in that case."""
 
 
 @dataclass(eq=False)
@@ -148,7 +148,7 @@ class Deferral(Change):
     messages: list[Held]
     overlay: Overlay | None
     counted: bool
-    """The delivery that ended so counts (DLV-3)."""
+    """The delivery that ends this way is counted (DLV-3)."""
 
 
 @dataclass(eq=False)
@@ -158,16 +158,16 @@ class DeadLettering(Change):
     messages: list[Held]
     overlay: Overlay
     counted: bool
-    """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
+    """The move ends a delivery that counts (abandon, lapse): the count is raised."""
     onward: str = ""
     """Where the entity forwards its dead letters (FWD-5)."""
     first_number: int = 0
-    """Their outbox numbers begin here then."""
+    """The first of their outbox numbers in that case."""
 
 
 @dataclass(eq=False)
 class SessionStateChange(Change):
-    """What is stored for a session, from now on (SES-16)."""
+    """The new state of a session (SES-16)."""
 
     command: SetSessionState
     updated_ms: int

@@ -1,9 +1,9 @@
 """Checkpoints of a broker's fragments: only what has changed, a little in each turn.
 
 Owns the snapshot of every fragment as of the last checkpoint, which fragments have changed since,
-and the taking of the next: all of it stands for one position of the log, yet is taken in slices.
-A fragment whose turn has not come is taken just before its next change. What is large is only
-referred to and written by the store's thread (`paging`). Called by the broker only.
+and the taking of the next: all of it represents one position of the log, but is taken in slices. A
+fragment that has not been taken yet is taken just before its next change. Large parts are only
+referred to, and written by the store's thread (`paging`). Called by the broker only.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.store.interface import Done, Increment, Store
 
 ROWS_PER_TURN: Final = 2000
-"""Rows, chunks of rows and sessions that are looked at in one turn of the loop: about 2 ms."""
+"""Rows, chunks of rows and sessions that are visited in one turn of the loop: about 2 ms."""
 FRAGMENT_ROWS: Final = 20
-"""What a fragment costs beside its rows."""
+"""The cost of a fragment apart from its rows."""
 
 
 @dataclass(eq=False)
 class Section:
-    """The snapshot of one fragment, and the pages that it mentions."""
+    """The snapshot of one fragment, and the pages it refers to."""
 
     data: bytes
     pages: list[int]
@@ -56,28 +56,28 @@ class Checkpoints:
         self._pages = NewPages(1)
         self._sections: dict[int, Section] = {}
         self._changed: dict[int, Machine] = {}
-        """Fragments whose section is not what they are."""
+        """Fragments that have changed since their section was taken."""
         self._pending: dict[int, Machine] = {}
-        """Fragments that the checkpoint under way has still to take."""
+        """Fragments that the current checkpoint has not taken yet."""
         self._kept: list[int] = []
-        """All fragments of the checkpoint under way."""
+        """All fragments of the current checkpoint."""
         self._marks: dict[int, bytes] = {}
         self._position = 0
         self._keeps_locks = False
         self._done: Done | None = None
         self._taken = 0
-        """How many checkpoints were begun: a slice of one that was overtaken does nothing."""
+        """How many checkpoints were begun: a slice of a superseded one does nothing."""
 
     def recovered(self, last_page: int) -> None:
         """The store has pages up to this number."""
         self._pages.next_number = last_page + 1
 
     def changed(self, machines: dict[int, Machine]) -> None:
-        """These fragments are no longer what their sections say."""
+        """These fragments have changed since their sections were taken."""
         self._changed.update(machines)
 
     def before(self, prepared: list[tuple[Machine, Change]]) -> None:
-        """Changes are about to be made: take whom they concern as they are."""
+        """Changes are about to be made: first take the fragments that they concern."""
         if self._pending:
             for machine, _ in prepared:
                 if self._pending.pop(machine.state.fragment_id, None) is not None:
@@ -88,7 +88,8 @@ class Checkpoints:
     ) -> None:
         """Take all these fragments as they are now; `done` is called when that is durable.
 
-        One that is under way and not all taken is overtaken, and its `done` is never called."""
+        A checkpoint that is not completely taken is superseded; its `done` is never called.
+        """
         self._taken += 1
         self._changed = {**self._pending, **self._changed}
         self._position = self._store.position
@@ -108,11 +109,11 @@ class Checkpoints:
         self._pages.spent = 0
 
     def go_on(self) -> None:
-        """Take some of those whose turn has not come, then let others have theirs."""
+        """Take some of the remaining fragments, then yield."""
         self._slice(self._taken)
 
     def finish(self) -> None:
-        """Take all that is left, at once."""
+        """Take all remaining fragments at once."""
         pending, self._pending = self._pending, {}
         for machine in pending.values():
             self._take(machine)

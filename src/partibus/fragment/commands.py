@@ -1,8 +1,8 @@
 """Everything a fragment can be asked to do, as data.
 
-Commands are batches where traffic is heavy: one `Enqueue` carries all that one read of a
-socket brought, one `Settle` a whole range of deliveries. Answers go to the port named in
-the command, messages to a `Receiver`; both may live here or at the far end of a socket.
+Commands are batches where traffic is heavy: one `Enqueue` carries all that one read of a socket
+brought, one `Settle` a whole range of deliveries. Answers go to the port named in the command,
+messages to a `Receiver`; both may be in this process or at the other end of a socket.
 """
 
 import enum
@@ -45,26 +45,26 @@ class Outcome(enum.IntEnum):
 
 
 class Receiver(Protocol):
-    """Where messages go: the far end of a receiving link."""
+    """Where messages go: the other end of a receiving link."""
 
     def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """Messages for this receiver, in order, with their bodies."""
         ...
 
     def drained(self) -> None:
-        """Nothing more is there for the demand that was to be drained."""
+        """The drain has ended: no more messages for this demand."""
         ...
 
     def available(self) -> None:
-        """Messages wait, after interest in them was shown; called once."""
+        """Messages are waiting, after an `Interest`; called once."""
         ...
 
     def interrupted(self) -> None:
-        """The fragment is out of reach: demand and interest are void, locks may be lost."""
+        """The fragment is unreachable: demand and interest are void, locks may be lost."""
         ...
 
     def resumed(self) -> None:
-        """The fragment is reachable again and has no demand of this receiver: ask again."""
+        """The fragment is reachable again and has no demand of this receiver: send it again."""
         ...
 
 
@@ -72,7 +72,7 @@ class SessionReceiver(Receiver, Protocol):
     """A receiver that takes a session and draws its messages (SES-1)."""
 
     def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
-        """A session is held until then; `lock` is the number that proves it to the fragment."""
+        """The session is held until this time; the number `lock` proves it to the fragment."""
         ...
 
     def not_accepted(self, error: BusError) -> None:
@@ -80,12 +80,12 @@ class SessionReceiver(Receiver, Protocol):
         ...
 
     def session_lost(self, error: BusError) -> None:
-        """The session that was held is held no more (SES-7)."""
+        """The session is no longer held (SES-7)."""
         ...
 
 
 class Consumer:
-    """A receiver as the machine sees it: how much it was given and how much it may have."""
+    """A receiver as the machine sees it: how many messages it got and how many it may get."""
 
     __slots__ = (
         "consuming",
@@ -109,16 +109,16 @@ class Consumer:
         self.deletes = deletes
         """Receive-and-delete: a message is gone once it is handed over (SEED-93)."""
         self.sent = 0
-        """Messages given since the beginning."""
+        """Messages delivered since the beginning."""
         self.limit = 0
-        """Messages it may have been given in all; a running total, so that no credit is
-        counted twice whatever is under way."""
+        """How many messages it may get in all; a running total, so that no credit is counted twice
+        whatever is in flight."""
         self.waiting = False
         self.draining = False
         self.consuming = 0
         """Messages taken for it whose removal is not durable yet."""
         self.gone = False
-        """The receiver has left; what is still on its way to it goes back."""
+        """The receiver has left; deliveries that are not yet made go back."""
 
 
 class SessionConsumer(Consumer):
@@ -157,11 +157,11 @@ class Enqueue(Command):
         self.requests = requests
         self.byte_count = byte_count
         self.origin = origin
-        """Whose parcels they are, when another entity hands them over (TXN-17)."""
+        """The origin of parcels that another entity hands over (TXN-17)."""
 
 
 class Demand(Command):
-    """A receiver may now have `limit` messages in all; `drain` asks for an end."""
+    """A receiver may now have `limit` messages in all; with `drain` an end is reported."""
 
     __slots__ = ("consumer", "drain", "limit")
 
@@ -172,10 +172,11 @@ class Demand(Command):
 
 
 class Interest(Command):
-    """A receiver without demand wants to hear when messages wait.
+    """A receiver without demand wants to be notified when messages wait.
 
-    A receiver of several fragments asks those that have something: its credit is never
-    given out twice, and no message is locked that it has no room for (PRE-5)."""
+    A receiver of several fragments sends demand only to those that have messages: its credit is
+    never used twice, and no message is locked without room for it (PRE-5).
+    """
 
     __slots__ = ("consumer",)
 
@@ -222,7 +223,7 @@ class Renew(Command):
 
 
 class DropLocks(Command):
-    """Let every lock lapse at once, as after the loss of the locks' own memory (SEED-107)."""
+    """Let every lock lapse at once, as if the memory of locks were lost (SEED-107)."""
 
     __slots__ = ()
 
@@ -261,7 +262,7 @@ class Peek(Command):
     session_id: str | None = None
     """Only the messages of this session; None for all (PEK-3, PEK-10)."""
     only_waiting: bool = False
-    """Only what a receiver could be given now (JMS-7)."""
+    """Only messages that could be delivered now (JMS-7)."""
 
 
 @dataclass(eq=False)
@@ -287,11 +288,12 @@ class Purge(Command):
 
 @dataclass(eq=False)
 class AcceptSession(Command):
-    """Lock a session for a receiver: a certain one, or the free one whose head waits longest.
+    """Lock a session for a receiver: a named one, or the free one whose head waits longest.
 
-    A certain one that is held is refused at once (SES-3). When any will do and none is free,
-    `waits` says whether the receiver stands in line until it detaches (SES-4). A receiver that is
-    not exclusive may show the lock that another one holds, and takes its place (SES-27)."""
+    A named session that is held is refused at once (SES-3). When any session will do and none is
+    free, `waits` says whether the receiver waits in line until it detaches (SES-4). A receiver that
+    is not exclusive may present the lock of another one, and takes its place (SES-27).
+    """
 
     consumer: SessionConsumer
     session_id: str | None
@@ -303,7 +305,7 @@ class AcceptSession(Command):
 
 @dataclass(eq=False)
 class FindOldestSession(Command):
-    """Tell since when the head of the session waits that would be given next; 0 for none."""
+    """Find since when the head of the session that is given next has waited; 0 without one."""
 
     port: AnswerPort
 
@@ -338,7 +340,7 @@ class SetSessionState(Command):
 
 @dataclass(eq=False)
 class ListSessions(Command):
-    """Tell which sessions there are (SES-18)."""
+    """List the sessions (SES-18)."""
 
     port: SessionsPort
     updated_after_ms: int | None
@@ -360,7 +362,7 @@ class Question(Command):
 
 @dataclass(eq=False)
 class Undelivered(Command):
-    """Messages could not be handed over: they were damaged, or the store is down."""
+    """Messages could not be delivered: they were damaged, or the store is down."""
 
     consumer: Consumer
     messages: list[Held]
@@ -368,7 +370,7 @@ class Undelivered(Command):
 
 
 class Suspend(Command):
-    """The store is down: hand nothing out until `Resume`."""
+    """The store is down: deliver nothing until `Resume`."""
 
     __slots__ = ()
 

@@ -105,7 +105,7 @@ class Settled(Effect):
 
 
 class Answered(Effect, Generic[Value]):
-    """A port gets the one value that it waits for; a generic dataclass cannot be compiled."""
+    """A port gets the one value it waits for; a generic dataclass cannot be compiled."""
 
     __slots__ = ("method", "value")
 
@@ -119,7 +119,7 @@ class Answered(Effect, Generic[Value]):
 
 @dataclass(eq=False)
 class Done(Effect):
-    """An operation ended well."""
+    """An operation succeeded."""
 
     port: AnswerPort
     count: int
@@ -185,7 +185,7 @@ class NotAccepted(Effect):
 
 @dataclass(eq=False)
 class SessionLost(Effect):
-    """A receiver holds its session no more."""
+    """A receiver no longer holds its session."""
 
     consumer: SessionConsumer
     error: BusError
@@ -221,7 +221,7 @@ class BodyEffect(Effect):
         raise NotImplementedError
 
     def free(self, release: Callable[[int, int], None]) -> None:
-        """Read or not, nobody needs the bodies of messages that are gone."""
+        """The bodies of messages that are gone are not needed any more, read or not."""
         if self.consumed:
             for held in self.messages:
                 release(held.position, held.length)
@@ -254,13 +254,13 @@ class Found(BodyEffect):
 
 
 class Shown(Found):
-    """Messages that are looked at or asked for by number; one whose body is damaged is given with
-    an empty one, which no message has: its neighbours are given all the same."""
+    """Messages that are peeked or received by number; one whose body is damaged gets an empty body,
+    which no message has, so that the others are returned all the same."""
 
     __slots__ = ()
 
     def glances(self) -> "list[Glance]":
-        """The same, to be read one by one."""
+        """The same, read one by one."""
         gathering = Gathering(self)
         return [
             Glance(gathering, index, held, self.consumed)
@@ -269,7 +269,7 @@ class Shown(Found):
 
 
 class Gathering:
-    """The bodies of messages that are looked at, read one by one."""
+    """The bodies of peeked messages, read one by one."""
 
     __slots__ = ("_bodies", "_error", "_left", "_shown")
 
@@ -285,7 +285,7 @@ class Gathering:
         self._end_one()
 
     def fail(self, error: BusError) -> None:
-        """One cannot be read now; half a look would pass for a whole one."""
+        """One cannot be read now; a partial answer would look like a complete one."""
         self._error = error
         self._end_one()
 
@@ -300,7 +300,7 @@ class Gathering:
 
 
 class Glance(BodyEffect):
-    """One message of those that are looked at."""
+    """One message of a peek."""
 
     __slots__ = ("_gathering", "_index")
 
@@ -313,7 +313,7 @@ class Glance(BodyEffect):
         self._gathering.put(self._index, bodies[0])
 
     def unreadable(self, error: BusError, is_damaged: bool) -> None:
-        """The body cannot be had: not at all, or not now."""
+        """The body cannot be read: never, or not now."""
         if is_damaged:
             self._gathering.put(self._index, b"")
         else:
@@ -347,12 +347,12 @@ class Collected(BodyEffect):
         self.port.collected(self.parcels, bodies)
 
     def unreadable(self, error: BusError) -> None:
-        """Tell the courier that the bodies cannot be had."""
+        """Report to the courier that the bodies cannot be read."""
         self.port.unreadable(self.parcels, error)
 
 
 class Due(BodyEffect):
-    """Scheduled messages of a topic whose bodies its fragment must see to publish them."""
+    """Scheduled messages of a topic whose bodies are needed to publish them."""
 
     __slots__ = ("fragment_id",)
 
@@ -362,17 +362,17 @@ class Due(BodyEffect):
 
 
 class Effects:
-    """What one step of the machine brought about."""
+    """The effects of one step of the machine."""
 
     __slots__ = ("changes", "elsewhere", "outward", "released", "retained")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        """Records to make durable, each with what it will mean then."""
+        """Records to make durable, each with the change that it stands for."""
         self.elsewhere: list[tuple[int, Change]] = []
-        """Changes of other fragments of the same store, by their ids: durable with the above."""
+        """Changes of other fragments of the same store, by their ids: durable with `changes`."""
         self.outward: list[Effect] = []
         self.retained: list[tuple[int, int]] = []
         """Bodies, by position and length, that one more message shares from now on."""
         self.released: list[Held] = []
-        """Messages whose bodies nobody needs any more."""
+        """Messages whose bodies are no longer needed."""

@@ -1,10 +1,10 @@
 """What one feature of a fragment adds to the machine.
 
 Owns the shape in which a feature declares itself: which commands it answers, what its durable
-changes do and how they are taken back, what passing time means for it, how its records are
-replayed, and which sections of a snapshot and which stored bodies are its own. The machine,
-recovery and snapshots are assembled from these declarations (`machine.FEATURES`), so a new feature
-is a folder with a `feature.py` and one line there. It must never hold state: that is in `State`.
+changes do and how they are undone, what passing time means for it, how its records are replayed,
+and which sections of a snapshot and which stored bodies are its own. The machine, recovery and
+snapshots are assembled from these declarations (`machine.FEATURES`), so a new feature is a folder
+with a `feature.py` and one line there. It must never hold state: that is in `State`.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ Tables: TypeAlias = Callable[[State], list[MessageTable]]
 Bodies: TypeAlias = Callable[[State], Iterable[tuple[int, int]]]
 
 SESSIONS_SECTION: Final = 1
-"""Tags of a snapshot's sections; like kinds, each keeps its meaning for ever."""
+"""Tags of a snapshot's sections; like kinds, each keeps its meaning forever."""
 IDENTITIES_SECTION: Final = 2
 CLAIMS_SECTION: Final = 10
 CURSORS_SECTION: Final = 11
@@ -54,7 +54,7 @@ class SnapshotSection:
     tag: int
     load: Load
     dump: Dump | None = None
-    """Returns None when the fragment has nothing of it. A section that only earlier releases
+    """Returns None when the fragment has no such section. A section that only earlier releases
     wrote has no `dump`."""
     at_stop: bool = False
     """Written only into the last snapshot before a clean stop."""
@@ -62,12 +62,12 @@ class SnapshotSection:
 
 @dataclass(eq=False)
 class Feature:
-    """A feature's part of the machine; what it does not name it does not take part in."""
+    """A feature's part of the machine; defaults mean that it takes no part."""
 
     handlers: dict[type[Command], Handler]
     """Carries a command out, or prepares the change it asks for."""
     changes: dict[type[Change], tuple[Commit, Abort]]
-    """Makes a prepared change effective once it is durable; takes it back if it failed."""
+    """Makes a prepared change effective once it is durable, or undoes it if the store failed."""
     topic_handlers: dict[type[Command], Handler] = field(default_factory=dict)
     """What a topic does instead."""
     on_tick: OnTick | None = None

@@ -29,7 +29,7 @@ class Fragment(Protocol):
     """Its number within the entity: the top 16 bits of sequence numbers (SEQ-4)."""
 
     def submit(self, command: Command) -> None:
-        """Ask for something; answers come to the ports named in the command."""
+        """Submit a command; answers come to the ports named in it."""
         ...
 
     def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:

@@ -1,11 +1,10 @@
 """The fragment machine: commands and the time in, effects out.
 
-Owns the list of features, and the tables assembled from them that say which module answers
-which command, what a durable change does and how a failed one is taken back. It is pure and
-synchronous: it reads no clock, calls nobody and does no input or output, so a test, a
-simulator and a server drive it alike. A command that changes durable state only prepares a
-`Change`; `commit` carries it out once the store has it, `abort` takes it back. Only the
-broker calls it.
+Owns the list of features, and the tables assembled from them that say which module answers which
+command, what a durable change does and how a failed one is undone. It is pure and synchronous: it
+reads no clock, calls nobody and does no input or output, so a test, a simulator and a server drive
+it alike. A command that changes durable state only prepares a `Change`; `commit` carries it out
+once the store has it, `abort` undoes it. Only the broker calls it.
 """
 
 from itertools import count
@@ -56,13 +55,13 @@ class Machine:
         self.is_gone = False
         """The entity was deleted: every command is answered with an error."""
         self.changes = next(_births) << 32
-        """Everything that happens adds one, and no other machine of the process has the same: who
-        looks again sees whether it must."""
+        """Raised by everything that happens, and never equal to that of another machine of the
+        process: observers see whether they must look again."""
         self.used_ms = 0
         """When it last had a command that counts as use of the entity (IDL-2)."""
 
     def change_spec(self, spec: FragmentSpec, now_ms: int) -> None:
-        """The entity has other properties from now on; what was done by the old ones stays."""
+        """The entity has new properties from now on; what was done under the old ones stays."""
         state = self.state
         before_ms = state.spec.lock_duration_ms
         if spec.lock_duration_ms < before_ms:
@@ -73,8 +72,9 @@ class Machine:
     def shift_ms(self, delta_ms: int) -> None:
         """The clock was set by `delta_ms`: intervals that are kept as moments move with it.
 
-        Moments that were promised by the time of day stay: due times of scheduled messages,
-        expiry, retention. They want a `Tick` now (docs/adr/0014-clock.md)."""
+        Times of day stay as they are: due times of scheduled messages, expiry, retention. They need
+        a `Tick` now (docs/adr/0014-clock.md).
+        """
         self.used_ms += delta_ms
         for feature in FEATURES:
             if feature.shift is not None:
@@ -86,7 +86,7 @@ class Machine:
         self._handlers[type(command)](self.state, command, now_ms, out)
 
     def commit(self, change: Change, now_ms: int, out: Effects) -> None:
-        """The records of a prepared change are durable: make it so."""
+        """The records of a prepared change are durable: carry it out."""
         self.changes += 1
         COMMITS[type(change)](self.state, change, now_ms, out)
 
@@ -96,7 +96,7 @@ class Machine:
         ABORTS[type(change)](self.state, change, error, out)
 
     def deadline_ms(self) -> int | None:
-        """When the machine next wants a `Tick`; it may come early, never late."""
+        """When the machine next needs a `Tick`; it may come early, never late."""
         state = self.state
         if state.is_behind:
             return 0
@@ -120,10 +120,10 @@ def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """The store is down: hand nothing out."""
+    """The store is down: deliver nothing."""
     state.suspended = True
     if state.is_behind:
-        # Nothing is ticked now; the store's return brings a tick.
+        # Nothing is ticked now; a tick follows when the store is back.
         state.is_behind = False
         dispatch.answer_drains(state, out)
 

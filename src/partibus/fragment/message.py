@@ -15,7 +15,7 @@ NEVER_MS: Final = 0
 
 
 class NewMessage:
-    """A message on its way in: its encoded form and what the machine must know of it."""
+    """An arriving message: its encoded form and what the machine must know of it."""
 
     __slots__ = ("body", "message_id", "partition_key", "scheduled_ms", "session_id", "ttl_ms")
 
@@ -41,7 +41,7 @@ class NewMessage:
 
 
 def key_of(message: NewMessage) -> str | None:
-    """The partition key of a message, in the order of precedence (SEED-30, SEED-32, SEED-35)."""
+    """The partition key of a message, by order of precedence (SEED-30, SEED-32, SEED-35)."""
     if message.session_id is not None:
         return message.session_id
     return message.partition_key if message.partition_key is not None else message.message_id
@@ -119,9 +119,9 @@ class Held:
         """The state that its receiver sees: deferred when it was received by its number, scheduled
         when it was before it became active (SCH-4). A peek shows where it is now."""
         self.deferred = False
-        """It was received by its number; given back, it goes to the deferred messages."""
+        """It was received by its number; if released, it goes back to the deferred messages."""
         self.busy = False
-        """A settlement of this message is on its way to the store; no other may begin."""
+        """A settlement of this message is being made durable; no other may begin."""
 
     def copy_as(self, sequence: int) -> "Held":
         """The same stored message under a number, unlocked."""
@@ -136,6 +136,6 @@ class Held:
         )
 
     def lay_over(self, overlay: Overlay | None) -> None:
-        """Add an overlay to what the message carries already."""
+        """Merge an overlay into what the message already carries."""
         if overlay is not None:
             self.overlay = overlay if self.overlay is None else self.overlay.merged(overlay)

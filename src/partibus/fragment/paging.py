@@ -1,8 +1,8 @@
 """Pages: how the large parts of a fragment's state are written once and shared by checkpoints.
 
-Owns the way of a part into a page: what is taken is only referred to, and encoded later by the
-thread that writes; code that changes such a part in place copies it first. Counts what the taking
-costs the loop. Knows nothing of files; used by `snapshot` and what it calls.
+Owns how a part becomes a page: a taken part is only referred to, and encoded later by the writing
+thread; code that changes such a part in place copies it first. Counts what the taking costs the
+loop. Knows nothing of files; used by `snapshot` and what it calls.
 """
 
 import struct
@@ -17,16 +17,16 @@ from partibus.fragment.records import pack_overlay, unpack_overlay
 from partibus.store.pages import PageSource
 
 PAGE_ROWS_MIN: Final = 33
-"""Fewer rows stand in the state itself: a page costs 32 bytes in every checkpoint."""
+"""A table with fewer rows is written inline: a page costs 32 bytes in every checkpoint."""
 PAGE_BYTES_MIN: Final = 4096
-"""The same of a part that is only bytes, or an array."""
+"""The same for a part that is only bytes, or an array."""
 
 _COUNT: Final = struct.Struct("<I")
 _SEQUENCE: Final = struct.Struct("<Q")
 
 
 class NewPages:
-    """The pages that no checkpoint has had yet, and those that one state mentions."""
+    """The pages that no checkpoint has written yet, and those that one state refers to."""
 
     __slots__ = ("mentioned", "next_number", "spent", "unwritten")
 
@@ -36,10 +36,10 @@ class NewPages:
         self.mentioned: list[int] = []
         """The pages of the state that is being written."""
         self.spent = 0
-        """What the taking has cost so far, in rows that were looked at."""
+        """The cost so far, in rows visited."""
 
     def begin(self) -> None:
-        """The next state."""
+        """Begin the next state."""
         self.mentioned = []
 
     def mention(self, number: int) -> int:
@@ -58,7 +58,7 @@ class NewPages:
 def encode_rows(
     rows: "array[int]", head: int, end: int, overlays: dict[int, Overlay] | None
 ) -> list[bytes]:
-    """The page of a table's chunk: its rows, and what was changed about their messages."""
+    """The page of a table's chunk: its rows, and the overlays of their messages."""
     rows = rows[head:end]
     parts = [_COUNT.pack(len(rows) // COLUMNS), rows.tobytes()]
     if overlays:
@@ -77,7 +77,7 @@ def encode_bytes(data: bytes) -> list[bytes]:
 
 
 def page_of(chunk: Chunk, pages: NewPages) -> int:
-    """The page that a chunk's rows lie in, a new one if they have changed."""
+    """The page of a chunk's rows; a new one if they have changed."""
     if chunk.page and chunk.page_end == len(chunk.rows):
         return pages.mention(chunk.page)
     chunk.page_head, chunk.page_end = chunk.head, len(chunk.rows)
@@ -103,7 +103,7 @@ def chunk_of(data: bytes, number: int, skipped: int, count: int) -> Chunk:
 
 
 def pack_overlays(overlays: dict[int, Overlay]) -> list[bytes]:
-    """What was changed about messages, each behind its sequence."""
+    """Overlays of messages, each after its sequence."""
     parts: list[bytes] = []
     for sequence, overlay in overlays.items():
         parts += (_SEQUENCE.pack(sequence), pack_overlay(overlay))

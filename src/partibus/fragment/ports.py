@@ -1,8 +1,8 @@
 """Where the answers to commands go.
 
-Owns the shapes of answers, one protocol for each kind. A command carries the port that its
-answer is for; who implements it may be a link of this process or the end of a socket. Called at
-most once a command, and never inside the call that submitted it.
+Owns the shapes of answers, one protocol for each kind. A command carries the port that its answer
+is for, implemented by a link of this process or by the end of a socket. Called at most once per
+command, and never inside the call that submitted it.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from partibus.fragment.message import Held
 
 
 class FailurePort(Protocol):
-    """Where the failure of an operation goes, whatever it was."""
+    """Where the failure of an operation goes, whatever its kind."""
 
     def failed(self, error: BusError) -> None:
         """Nothing was changed, or nothing can be read."""
@@ -28,8 +28,9 @@ class SendPort(Protocol):
     ) -> None:
         """The sends with these numbers are durable; their messages are numbered on from here.
 
-        `dropped` are the places of the command's messages that were duplicates: they are not
-        stored and have no number (DUP-1)."""
+        `dropped` are the indexes of the command's messages that were duplicates: they are not
+        stored and have no number (DUP-1).
+        """
         ...
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
@@ -41,7 +42,7 @@ class SettlePort(Protocol):
     """Where the answers to settlements go."""
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        """A settlement ended: `lost` are the tokens that held no lock, `error` failed all."""
+        """A settlement ended: `lost` are the tokens without a lock; an `error` failed all of it."""
         ...
 
 
@@ -58,7 +59,7 @@ class RenewPort(Protocol):
 
 
 class AnswerPort(Protocol):
-    """Where an operation that simply ends is answered."""
+    """Where the end of an operation without a result is reported."""
 
     def done(self, count: int) -> None:
         """It is durable; `count` messages were affected."""
@@ -70,14 +71,14 @@ class AnswerPort(Protocol):
 
 
 class MessagesPort(Protocol):
-    """Where messages go that were asked for apart from a receiving link."""
+    """Where messages go that were requested outside of a receiving link."""
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """The messages, in order, with their bodies."""
         ...
 
     def failed(self, error: BusError) -> None:
-        """They cannot be had."""
+        """They cannot be read."""
         ...
 
 
@@ -89,7 +90,7 @@ class StatePort(Protocol):
         ...
 
     def failed(self, error: BusError) -> None:
-        """It cannot be had."""
+        """It cannot be read."""
         ...
 
 
@@ -101,7 +102,7 @@ class SessionsPort(Protocol):
         ...
 
     def failed(self, error: BusError) -> None:
-        """They cannot be had."""
+        """They cannot be listed."""
         ...
 
 
@@ -109,7 +110,7 @@ class QuestionPort(Protocol):
     """Where the answer to a question goes."""
 
     def answered(self, payload: bytes) -> None:
-        """What the process says, in JSON."""
+        """The answer of the process, in JSON."""
         ...
 
     def failed(self, error: BusError) -> None:

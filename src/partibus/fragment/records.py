@@ -1,8 +1,7 @@
 """The durable facts of a fragment, as bytes: kinds of records and their encodings.
 
-Each kind keeps its meaning for ever; a new meaning takes a new kind, so that a release
-opens what the previous one wrote. Little-endian fixed fields; bodies are
-messages, and the state of sessions.
+Each kind keeps its meaning forever; a new meaning takes a new kind, so that a release can read what
+the previous one wrote. Little-endian fixed fields; bodies are messages, and the state of sessions.
 """
 
 import struct
@@ -15,7 +14,7 @@ from partibus.fragment.message import Overlay
 ENQUEUED: Final = 1
 """sequence u64, enqueued_ms u64, expires_ms u64 (0 = never); body = the stored message."""
 REMOVED: Final = 2
-"""sequences u64...: settled, consumed or expired; never seen again."""
+"""sequences u64...: settled, consumed or expired; gone for good."""
 RETURNED: Final = 3
 """overlay, sequences u64...: delivery count + 1, properties laid over."""
 DEAD_LETTERED: Final = 4
@@ -34,7 +33,7 @@ RETURNED_UNCOUNTED: Final = 10
 ENQUEUED_DUE: Final = 11
 """As ENQUEUED: a copy of a message that was scheduled."""
 DROPPED: Final = 8
-"""nothing more: the entity was deleted, and all that was ever said of the fragment is void."""
+"""nothing more: the entity was deleted, and all earlier records of the fragment are void."""
 STORE_IDENTIFIED: Final = 12
 """Of the store itself, fragment 0: version u8, namespace id 16 bytes, number of the store u32,
 generation of the catalog u64, highest fragment id u32."""
@@ -53,13 +52,14 @@ DEPARTED: Final = 48
 TRANSFERRED: Final = 49
 """outbox number u64, enqueued_ms u64, path size u16, path; body: for another entity."""
 HANDED_OVER: Final = 50
-"""outbox numbers u64...: taken by their destination; never seen again."""
+"""outbox numbers u64...: taken by their destination; gone for good."""
 BROUGHT_BACK: Final = 51
 """subqueue u8, overlay, outbox numbers u64...: out of the outbox, into a subqueue."""
 REDIRECTED: Final = 52
 """first new number u64, path size u16, path, outbox numbers u64...: bound under new numbers."""
 TAKEN: Final = 53
-"""origin fragment u64, outbox number u64: all up to it was taken, in this entry or before."""
+"""origin fragment u64, outbox number u64: everything up to it was taken, in this entry or
+before."""
 FENCED: Final = 54
 """origin fragment u64, outbox number u64: nothing more is taken up to it."""
 
@@ -70,10 +70,10 @@ DUE_PUBLISHED: Final = 33
 """Of a topic: the number u64 under which it was scheduled, then as PUBLISHED; its body is that of
 the scheduled message."""
 NUMBERED: Final = 34
-"""Of a topic: next sequence u64; the numbers before it are taken, by copies that have their own
-records."""
+"""Of a topic: next sequence u64; the numbers before it are used, by copies with records of their
+own."""
 CLAIMED: Final = 56
-"""claim, runs u64...: the owner holds these messages; what it held with another start is back."""
+"""claim, runs u64...: the owner holds these messages; those it held with another start are back."""
 CLAIM_RENEWED: Final = 57
 """claim: the same claim with another epoch and end."""
 CLAIM_SETTLED: Final = 58
@@ -83,7 +83,7 @@ CLAIM_LAPSED: Final = 59
 CLAIM_RELEASED: Final = 60
 """claim, forget u8: its messages wait again as they were; the owner may be forgotten."""
 CURSOR_PLACED: Final = 64
-"""cursor: it stands there from now on; what lies behind every cursor is kept no more."""
+"""cursor: its position from now on; messages that all cursors have passed are no longer kept."""
 CURSOR_DROPPED: Final = 65
 """the name of a cursor that is gone."""
 RETENTION_TRIMMED: Final = 66
@@ -110,12 +110,12 @@ ACTIVATED_META: Final = struct.Struct("<QQ")
 IDENTIFIED_META: Final = struct.Struct("<Q")
 IDENTITY_BYTES: Final = 16
 NO_TTL: Final = 0xFFFF_FFFF
-"""In a scheduled message: the sender asked for no time to live."""
+"""In a scheduled message: the sender set no time to live."""
 _OVERLAY_SIZES: Final = struct.Struct("<IHH")
 _ABSENT: Final = 0xFFFF
 
 REASON_CHARS_MAX: Final = 4096
-"""What a record has room for; callers have cut the reason already (DLQ-11)."""
+"""The size limit of a record; callers have already shortened the reason (DLQ-11)."""
 
 
 def pack_sequences(sequences: list[int]) -> bytes:
@@ -144,7 +144,7 @@ def pack_overlay(overlay: Overlay | None) -> bytes:
 
 
 def unpack_overlay(meta: bytes, offset: int) -> tuple[Overlay | None, int]:
-    """The overlay at `offset`, and the offset behind it."""
+    """The overlay at `offset`, and the offset after it."""
     properties_size, reason_size, description_size = _OVERLAY_SIZES.unpack_from(meta, offset)
     offset += _OVERLAY_SIZES.size
     if properties_size == 0 and reason_size == _ABSENT and description_size == _ABSENT:

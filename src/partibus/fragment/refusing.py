@@ -1,7 +1,7 @@
-"""Refusing a command that cannot be carried out: its port hears why.
+"""Refusing a command that cannot be carried out: its port gets the error.
 
-Owns which port hears a failure in which way. It decides nothing: the fragment on its way out and
-the two ends of a far one do, and they call it.
+Owns how each kind of port reports a failure. It must never decide whether to refuse; called by the
+removal of fragments and by both ends of a remote one.
 """
 
 from typing import Final
@@ -29,11 +29,11 @@ WITH_FAILURE: Final = (
     ReserveNumbers,
     Fence,
 )
-"""Commands whose port hears a failure as `failed`."""
+"""Commands whose port is notified of a failure with `failed`."""
 
 
 def fail(command: commands.Command, error: BusError) -> None:
-    """Tell the port of a command that it cannot be carried out."""
+    """Report to the port of a command that it cannot be carried out."""
     if isinstance(command, commands.Enqueue | Transfer):
         command.port.refused(command.requests, error)
     elif isinstance(command, commands.Settle):

@@ -39,8 +39,8 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
 
 
 def settle_numbers(state: State) -> None:
-    """Everything was replayed: all numbers that were given are durable."""
-    # Snapshots of subscriptions once did not tell how far the topic's numbers had come.
+    """Everything was replayed: all assigned numbers are durable."""
+    # Snapshots of subscriptions once did not contain the topic's next number.
     state.next_sequence = max(state.next_sequence, state.main.ready.last_sequence + 1)
     state.next_sequence_durable = state.next_sequence
     outbox = state.outbox
@@ -62,13 +62,13 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec, store: Store) -> 
         store.retain(position, length)
         state.size_bytes += length
     if state.retention is not None:
-        # What is kept for cursors does not count against the entity's size.
+        # Messages kept for cursors do not count against the entity's size.
         for positions, lengths in state.retention.table.body_columns():
             store.retain_many(positions, lengths)
 
 
 def _stored_tables(state: State) -> Iterator[MessageTable]:
-    """Every table whose bodies count for the size of a state, but those of claims and stages."""
+    """Every table whose bodies count for the size of a state, except those of claims and stages."""
     for feature in FEATURES:
         if feature.tables is not None:
             yield from feature.tables(state)

@@ -1,11 +1,11 @@
 """The whole durable state of a fragment as bytes, and back.
 
-A snapshot holds what the records before it have made: counters and every table of messages,
-as they lie in memory; what is large of it lies in pages that snapshots share. Locks and receivers
-are volatile (SEED-107) and not part of it: a locked message is kept in the table it would go back
-to. Only the last snapshot before a clean stop has the locks as well, in a section of their own.
-Behind the tables come sections, each with a tag and its size: what only some entities have, such
-as sessions. Versioned; a release reads the previous version.
+A snapshot holds what the records before it have made: counters and every table of messages, as they
+are in memory; large parts are in pages that snapshots share. Locks and receivers are volatile
+(SEED-107) and not part of it: a locked message is kept in the table it would go back to. Only the
+last snapshot before a clean stop has the locks as well, in a section of their own. The tables are
+followed by sections, each with a tag and a size, for what only some entities have, such as
+sessions. Versioned; a release reads the previous version.
 """
 
 import struct
@@ -31,7 +31,7 @@ _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _PAGE: Final = struct.Struct("<Q")
 IN_PAGE: Final = 128
-"""Added to the tag of a section that lies in a page, of which it has the number."""
+"""Added to the tag of a section that is in a page; the section then holds the page's number."""
 SECTIONS: Final[dict[int, SnapshotSection]] = {}
 """Every section that a snapshot may have, by its tag, in the order of the features."""
 
@@ -48,7 +48,8 @@ _assemble()
 def dump(state: State, keeps_locks: bool = False, pages: NewPages | None = None) -> bytes:
     """The state as of its last committed change; with the locks when a stop follows.
 
-    What is large goes to `pages`, if there are any, unless it is in one already."""
+    Large parts go to `pages`, if given, unless they are in one already.
+    """
     parts: list[Part] = [_HEAD.pack(VERSION, state.next_sequence_durable)]
     for table, loose in _tables(state):
         dump_table(table, loose, parts, pages)
@@ -99,7 +100,7 @@ def _load_sections(state: State, data: bytes, offset: int, tables: TableReader) 
 
 
 def _tables(state: State) -> list[tuple[MessageTable, list[Held]]]:
-    """Each table, with the messages that are out of it at this moment."""
+    """Each table, with the messages that are currently out of it."""
     out: list[tuple[MessageTable, list[Held]]] = []
     for subqueue in state.subqueues:
         outside = [*subqueue.locks.values(), *subqueue.leaving.values()]

@@ -1,7 +1,7 @@
 """The whole state of a fragment: its subqueues, what is scheduled, its counters.
 
-Owns no decision. The modules beside it change it, one subject each; `snapshot` writes it
-down and `replay` builds it up again. One owner: the machine that holds it.
+Decides nothing. The features change it, one subject each; `snapshot` writes it and `replay`
+rebuilds it. One owner: the machine that holds it.
 """
 
 from collections import deque
@@ -40,15 +40,15 @@ class Counts:
     scheduled: int
     deferred: int
     locked: int
-    """Messages under a lock, dead letters among them."""
+    """Locked messages, including dead letters."""
     dead_letter_locked: int
-    """Those of them that are dead letters."""
+    """Locked dead letters."""
     claimed: int
     """Active messages that pipelines hold."""
     retained: int
     """Settled messages that are kept for cursors; in no other count."""
     staged: int
-    """Messages that pipelines have written and that nobody sees yet; in no other count."""
+    """Messages that pipelines have written and not published; in no other count."""
     size_bytes: int
     duplicates_dropped: int
     """Messages that were accepted and dropped since the start of the process (DUP-10)."""
@@ -105,13 +105,13 @@ class State:
         self.reserved_until = 0
         """Numbers below this that no message has may be set aside for a transaction."""
         self.due: deque[int] = deque()
-        """The numbers of scheduled messages that are due, in the order in which they are."""
+        """The numbers of scheduled messages that are due, in order of their due times."""
         self.is_behind = False
-        """More is due than the last turn had room for."""
+        """More is due than the last turn could handle."""
         self.next_token = 1
         self.size_bytes = 0
         self.history = History()
-        """The ids of messages that came within the window, where duplicates are detected."""
+        """The ids of messages within the window, where duplicates are detected."""
         self.outbox = Outbox()
         """Messages on their way to other entities."""
         self.marks = Marks()
@@ -119,24 +119,24 @@ class State:
         self.duplicates_dropped = 0
         self.tally = Tally()
         self.kept_locks = b""
-        """Locks of before a clean stop, until they are put back (`kept_locks`)."""
+        """Locks of the last clean stop, until they are restored (`kept_locks`)."""
         self.suspended = False
-        """The store is down: nothing is handed out."""
+        """The store is down: nothing is delivered."""
         self.topic: Topic | None = None
-        """Where the fragment is a topic's, the subscriptions that it fills."""
+        """Of a topic: the subscriptions that it fills."""
         self.claims: Claims | None = None
-        """Who holds messages for a pipeline; None when nobody ever has."""
+        """The claims; None when there never was one."""
         self.retention: Retention | None = None
-        """The cursors and what is kept for them; None when there never was one."""
+        """The cursors and the messages kept for them; None when there never was one."""
         self.stages: Stages | None = None
-        """What pipelines have written and not published; None when nobody ever has."""
+        """What pipelines have written and not published; None when there never was any."""
         self.sessions: Sessions | None = None
-        """Where the entity requires them, the sessions that its messages are in."""
+        """The sessions of its messages, where the entity requires them."""
         if spec.requires_session:
             self.require_sessions()
 
     def require_sessions(self) -> None:
-        """Have the main subqueue received in sessions; messages that are there have theirs."""
+        """Turn the main subqueue into one with sessions; existing messages keep theirs."""
         sessions = self.sessions
         if sessions is None:
             sessions = self.sessions = Sessions()

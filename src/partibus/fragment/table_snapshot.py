@@ -1,7 +1,7 @@
-"""A table of messages in a snapshot: chunks that lie in pages, and the rest beside them.
+"""A table of messages in a snapshot: chunks in pages, and the rest inline.
 
-Owns how a table and the messages that are out of it at the moment are written and read, in the
-present layout and in the one that releases before wrote. Used by `snapshot` and `outbox_records`.
+Owns how a table and the messages that are currently out of it are written and read, in the present
+layout and in that of earlier releases. Used by `snapshot` and `outbox.records`.
 """
 
 import struct
@@ -32,7 +32,7 @@ from partibus.fragment.records import unpack_overlay
 from partibus.store.interface import Pages
 
 PAGED_VERSION: Final = 4
-"""Of a snapshot; before, every row stood in it."""
+"""The first snapshot version with pages; before, every row was inline."""
 _TABLE: Final = struct.Struct("<IIQ")
 """Chunks, messages outside, bytes of the overlays."""
 _CHUNK: Final = struct.Struct("<QIIQ")
@@ -45,7 +45,7 @@ _SEQUENCE: Final = struct.Struct("<Q")
 def dump_table(
     table: MessageTable, loose: list[Held], parts: list[Part], pages: NewPages | None
 ) -> None:
-    """A table with the messages that are out of it; without `pages` every row stands in it."""
+    """A table with the messages that are out of it; without `pages` every row is inline."""
     overlays: dict[int, Overlay] = {}
     heads: list[bytes] = []
     rows: list[Part] = []
@@ -93,11 +93,11 @@ class TableReader:
         self._pages = pages
 
     def page(self, number: int) -> bytes:
-        """A page that the snapshot mentions."""
+        """A page that the snapshot refers to."""
         return self._pages.read(number)
 
     def load(self, table: MessageTable, data: bytes, offset: int) -> int:
-        """Fill an empty table; answers where the next thing begins."""
+        """Fill an empty table; returns the offset after it."""
         if self._version < PAGED_VERSION:
             return _load_unpaged(table, data, offset)
         chunk_count, loose_count, laid_bytes = _TABLE.unpack_from(data, offset)
@@ -144,7 +144,7 @@ def _insert_loose(table: MessageTable, data: bytes, overlays: dict[int, Overlay]
 
 
 def _load_unpaged(table: MessageTable, data: bytes, offset: int) -> int:
-    """As it was written before version 4."""
+    """The layout before version 4."""
     row_count, loose_count, overlay_count = _UNPAGED_TABLE.unpack_from(data, offset)
     rows_at = offset + _UNPAGED_TABLE.size
     offset = rows_at + row_count * ROW_BYTES

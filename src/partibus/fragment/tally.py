@@ -1,6 +1,6 @@
 """What has passed through a fragment since its process started.
 
-Owns the counters alone: whole numbers, raised once a batch by the modules that decide, and read by
+Owns only the counters: integers, raised once per batch by the modules that decide, and read by
 operators. They are not durable; a restart begins at zero, as Prometheus expects of a counter.
 """
 
@@ -30,7 +30,7 @@ class Tally:
         self.deferred = 0
         self.dead_lettered = 0
         self.expired = 0
-        """Messages whose time to live was over, dead-lettered or dropped."""
+        """Messages whose time to live has ended, dead-lettered or dropped."""
         self.lapsed = 0
         """Locks that ended because their time was up."""
         self.lost = 0

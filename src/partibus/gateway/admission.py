@@ -1,9 +1,9 @@
-"""The first word of a client: whose key it shows, and which namespace that is.
+"""The first step of a client: which key it presents, and which namespace that belongs to.
 
-Owns the reading of SASL PLAIN and the way from the name of a key to the namespace behind it. One
-server has one namespace, so there is nothing to choose; a server for tests hosts one for each
-test, and the name of the key says which is meant (docs/adr/0019-test-namespaces.md). Whether the
-key is right is access control's to say. Called by the connection and by `$cbs`.
+Owns the reading of SASL PLAIN and the look-up of the namespace by the name of a key. A server has
+one namespace, so there is nothing to choose; a server for tests hosts one for each test, and the
+name of the key selects it (docs/adr/0019-test-namespaces.md). Access control decides whether the
+key is right. Called by the connection and by `$cbs`.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def put_plain(connection: "ClientConnection", response: bytes) -> bool:
-    """Let a client in by the name and the key of a policy."""
+    """Admit a client by the name and the key of a policy."""
     plain = parse_plain(response)
     if plain is None:
         return False
@@ -33,13 +33,13 @@ def put_plain(connection: "ClientConnection", response: bytes) -> bool:
 
 
 def enter_by_token(connection: "ClientConnection", token: str) -> None:
-    """Lead a client to the namespace of the key that signed its token."""
+    """Move a client to the namespace of the key that signed its token."""
     if connection.gateway.host is not None:
         enter(connection, key_name(token))
 
 
 def enter(connection: "ClientConnection", name: str) -> None:
-    """Lead a client to the namespace of its key; with its first token it has chosen."""
+    """Move a client to the namespace of its key; its first token decides."""
     host = connection.gateway.host
     if host is None:
         return

@@ -1,7 +1,7 @@
 """The `$cbs` node: clients put their tokens here before they open links (SAS-9).
 
-Owns the put-token operation and its answers. Whether a token is good is access control's
-decision, where the grant is kept is the connection's.
+Owns the put-token operation and its answers. Access control decides whether a token is valid; the
+connection keeps the grant.
 """
 
 from partibus.amqp.codec.text import is_text, text_of
@@ -41,13 +41,14 @@ class CbsNode(RequestLink):
         request.answer({"status-code": Int(202), "status-description": "Accepted"})
 
     def _require_entity(self, audience: str) -> None:
-        """The service looks up the entity already here, but only for a valid token."""
+        """The service looks up the entity at this point, but only for a valid token."""
         path = parse_address(audience).entity_path
         if path and "://" in audience:  # without a scheme, the host could be taken for a name
             self.connection.gateway.namespace.record(path)
 
     def fail(self, request: Request, error: BusError) -> None:
-        """Tell why; the SDKs raise their own authentication error for a 401 and for a 404."""
+        """Report the error; the SDKs raise their own authentication error for a 401 and for a
+        404."""
         note_error(error)
         refused("token refused", error, **self.connection.origin.facts())
         status: dict[str, object] = {

@@ -1,9 +1,9 @@
 """One client from its first byte to its last.
 
-Owns the engine of a connection, its grants, and the table from engine events to the objects
-that serve its links. Knows when the connection must be looked at again (idle time-outs,
-missing or expired tokens) and when reading has to pause. Driven by the listener with bytes
-and by fragments through the links' ports; writes through its `Wire`.
+Owns the engine of a connection, its grants, and the table from engine events to the objects that
+serve its links. Knows when the connection must be checked again (idle time-outs, missing or expired
+tokens) and when reading has to pause. Driven by the listener with bytes and by fragments through
+the links' ports; writes through its `Wire`.
 """
 
 from collections.abc import Callable
@@ -55,17 +55,17 @@ if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
 
 TOKEN_DEADLINE_MS: Final = 20_000
-"""A client that came without a key must put a token within this time (SAS-9)."""
+"""A client that connected without a key must put a token within this time (SAS-9)."""
 CLOSE_GRACE_MS: Final = 5_000
 """How long a client may take to answer our close before it is cut off."""
 HOST_LENGTH_MAX: Final = 255
-"""No name of a host is longer."""
+"""The longest host name."""
 UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Sends of one connection that may wait for the store before its socket is read no more."""
+"""Unconfirmed sends of one connection at which its socket is no longer read."""
 
 NOT_OPEN: Final = "One of its messages was sent on a link that was refused."
 TOO_LARGE: Final = "One of its messages is larger than its entity accepts."
-"""Why a transaction has nothing to commit, when a message never reached a link's owner."""
+"""Why a transaction cannot be committed when a message never reached a link's owner."""
 
 
 class ClientConnection:
@@ -82,23 +82,23 @@ class ClientConnection:
         self.requests = RequestQueue(self)
         self.transactions = OpenTransactions(self)
         self.peek_positions: dict[tuple[str, int, str | None, str], PeekPosition] = {}
-        """Where this client's peeks stand, by entity, subqueue, session and receiver."""
+        """The positions of this client's peeks, by entity, subqueue, session and receiver."""
         self.held_sessions: dict[tuple[str, str], SessionLink] = {}
         """The sessions that this client holds, by entity and session id."""
         self._sending: list[InboundLink] = []
         self.host = ""
-        """The name by which the client addressed us; errors quote it."""
+        """The host name by which the client addressed us; errors quote it."""
         self._started_ms = now_ms
         self._claims_are_stale = False
         self.is_writable = True
         self._is_flush_due = False
         self._is_over = False
         self._is_deaf = False
-        """Nothing more is taken from the client: the server is about to stop."""
+        """Nothing more is accepted from the client: the server is about to stop."""
         self._share = Share(gateway.memory)
         self._intake = Intake(self, wire, self._share, gateway.turns)
         self._written_bytes = self._unsent_bytes = 0
-        """What was written since the client does not read fast enough, and just before."""
+        """What was written since the client fell behind, and just before."""
         self._cut_off_at_ms: int | None = None
         self.unconfirmed_bytes = 0
         """Bytes of sends that the store has not confirmed."""
@@ -128,7 +128,7 @@ class ClientConnection:
         self._intake.take(data)
 
     def handle(self, data: bytes) -> None:
-        """Run the engine on bytes of the client, and everything that it reports."""
+        """Run the engine on bytes of the client, and handle all events that it reports."""
         if self._is_deaf:
             return
         engine, memory = self.engine, self.gateway.memory
@@ -202,7 +202,7 @@ class ClientConnection:
             self._wire.close()
 
     def count_memory(self) -> None:
-        """Put what this client makes us hold into the account of all."""
+        """Report to the shared account how much memory this client uses."""
         self._share.update(
             self.unconfirmed_bytes + self.requests.waiting_bytes + self._intake.waiting_bytes,
             self.engine.unfinished_bytes + self.transactions.byte_count,
@@ -210,26 +210,26 @@ class ClientConnection:
         )
 
     def unfinished_bytes_max(self) -> int:
-        """What may wait for this client to finish it."""
+        """The limit on this client's unfinished messages."""
         return self.gateway.memory.unfinished_max(self._share)
 
     def is_behind(self) -> bool:
-        """Whether the client has sent more than is good to take on."""
+        """Whether too much of what the client has sent is unanswered."""
         return self.unconfirmed_bytes > UNCONFIRMED_BYTES_MAX or self.requests.is_behind
 
     def has_caught_up(self) -> bool:
-        """Whether it is worth while to read from it again."""
+        """Whether it is worth reading from it again."""
         return self.unconfirmed_bytes * 2 < UNCONFIRMED_BYTES_MAX and not self.requests.is_behind
 
     def tick(self, now_ms: int) -> None:
-        """Look after idle time-outs and tokens; sets when to look again."""
+        """Check idle time-outs and tokens; sets when to check again."""
         if self._is_ending():
             self._cut_off_if_due(now_ms)
             return
         if not self._intake.is_reading:
             self.engine.unfinished.excuse(now_ms)
         self._handle(self.engine.tick(now_ms))
-        # Tokens run out by the time of day, everything else in time that passes.
+        # Tokens expire by the time of day, everything else by elapsed time.
         ahead_ms = self.gateway.now_ms() - now_ms
         self._check_claims(now_ms, now_ms + ahead_ms)
         self.transactions.expire(now_ms)
@@ -257,19 +257,19 @@ class ClientConnection:
             self._drop_unauthorized(day_ms)
 
     def _drop_unauthorized(self, now_ms: int) -> None:
-        """Links whose token ran out are dropped (SAS-10)."""
+        """Drop links whose token has expired (SAS-10)."""
         for link, error in unauthorized_links(self.links, self.grants, now_ms):
             self.drop(link, error)
 
     def claims_changed(self) -> None:
-        """A token was put: look again at once when the next one runs out."""
+        """A token was put: check again at once when the next one expires."""
         expiry_ms = self.grants.next_expiry_ms()
         if expiry_ms is not None:
             gateway = self.gateway
             self.wake_by(expiry_ms - gateway.now_ms() + gateway.monotonic_ms())
 
     def wake_by(self, time_ms: int) -> None:
-        """Look at the connection at this time at the latest."""
+        """Check the connection at this time at the latest."""
         if time_ms < self.wake_at_ms:
             self.wake_at_ms = time_ms
             self.gateway.expect(self)
@@ -287,7 +287,7 @@ class ClientConnection:
         return self._cut_off_at_ms is not None
 
     def _expect_close(self) -> None:
-        """The client has a moment to answer our close."""
+        """Give the client a moment to answer our close."""
         if self._cut_off_at_ms is None:
             self._cut_off_at_ms = self.wake_at_ms = self.gateway.monotonic_ms() + CLOSE_GRACE_MS
 
@@ -299,7 +299,7 @@ class ClientConnection:
             self._wire.abort()
 
     def quiesce(self) -> None:
-        """The server is about to stop: take and hand out nothing more; answers still go."""
+        """The server is about to stop: accept and deliver nothing more; answers are still sent."""
         self._is_deaf = True
         self.is_writable = False
         for owner in list(self._links.values()):
@@ -307,7 +307,7 @@ class ClientConnection:
                 owner.withdraw()
 
     def force_close(self, error: AmqpError) -> None:
-        """The server stops: say so, and go."""
+        """The server stops: send the close and end the connection."""
         if not self._is_over:
             self.engine.close(error)
             self._flush()
@@ -319,7 +319,7 @@ class ClientConnection:
     def _sasl(self, event: Event) -> None:
         assert isinstance(event, SaslInitReceived)
         is_welcome = event.mechanism != "PLAIN" or put_plain(self, event.response)
-        # A client may have sent its open behind its SASL init; that is handled now.
+        # A client may have sent its open right after its SASL init; handle it now.
         self._handle(self.engine.sasl_outcome(is_welcome))
 
     def _open(self, event: Event) -> None:
@@ -362,12 +362,12 @@ class ClientConnection:
         self._leave_out(event.state, MessageTooLarge(TOO_LARGE))
 
     def _leave_out(self, state: DeliveryState | None, error: BusError) -> None:
-        """A transaction that lacks one of its messages has nothing to commit (TXN-2)."""
+        """A transaction that lacks one of its messages cannot be committed (TXN-2)."""
         if isinstance(state, TransactionalState):
             self.transactions.fail(state.txn_id, error)
 
     def _transfer_if_admitted(self, event: Event) -> None:
-        """Stands in for `_transfer` where faults are on: a throttle may refuse a send."""
+        """Replaces `_transfer` when faults are on: a throttle may refuse a send."""
         assert isinstance(event, TransferReceived)
         owner, faults, now_ms = event.link.context, self.gateway.faults, self.gateway.monotonic_ms()
         assert faults is not None
@@ -377,7 +377,7 @@ class ClientConnection:
             self._transfer(event)
 
     def has_sends(self, link: InboundLink) -> None:
-        """A link has messages to hand over at the end of this read."""
+        """A link has messages to submit at the end of this read."""
         self._sending.append(link)
 
     def _disposition(self, event: Event) -> None:
@@ -423,7 +423,7 @@ class ClientConnection:
                 owner.flow()
 
     def move(self, gateway: "Gateway") -> None:
-        """The first key that the client shows is of another namespace of this server."""
+        """The first key that the client presents belongs to another namespace of this server."""
         self.gateway.forget(self, [])
         self.gateway = gateway
         self.grants = Grants(gateway.access, gateway.profile.tokens_per_connection_max)
@@ -433,7 +433,7 @@ class ClientConnection:
 
     @property
     def link_count(self) -> int:
-        """How many links it has."""
+        """The number of its links."""
         return len(self._links)
 
     @property
@@ -442,14 +442,14 @@ class ClientConnection:
         return list(self._links.items())
 
     def recheck_claims(self) -> None:
-        """Policies have changed: see at the next sweep which grants still hold (SAS-7)."""
+        """Policies have changed: check the grants at the next sweep (SAS-7)."""
         self._claims_are_stale = True
         self.wake_by(self.gateway.monotonic_ms())
 
     # --- links ------------------------------------------------------------------------------
 
     def drop(self, link: Link, error: BusError) -> None:
-        """End a link from our side, or refuse it when it was not accepted yet."""
+        """End a link from our side, or refuse it if it is not accepted yet."""
         refused("link dropped", error, link=link.name, **self.origin.facts())
         self._forget(link)
         link.detach(amqp_error(error, self.host))

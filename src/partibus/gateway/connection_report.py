@@ -1,8 +1,8 @@
 """A connection as operators see it: who it is, what it may do, and what its links are doing.
 
-Owns the form of that report, in words of JSON, and the choice of what is shown: names of policies
-and subjects of tokens, never a key. It reads what the gateway keeps anyway and changes nothing.
-Asked by `server.operators.connections`.
+Owns the JSON form of that report and the choice of what is shown: names of policies and subjects of
+tokens, must never contain a key. It reads what the gateway keeps anyway and changes nothing. Called
+by `server.operators.connections`.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 TEXT_LENGTH_MAX: Final = 256
-"""Of what a client says about itself; more is of no use to a reader."""
+"""Length limit for what a client says about itself."""
 Report = dict[str, Any]
 
 
@@ -65,7 +65,7 @@ def report_connection(connection: "ClientConnection", links_max: int) -> Report:
 
 
 def uses(connection: "ClientConnection", entity: str) -> bool:
-    """Whether one of its links is at this entity, or at a part of it such as its dead letters."""
+    """Whether one of its links is to this entity, or to a part of it such as its dead letters."""
     wanted = path_key(entity)
     paths = [path_key(_path(owner)) for _, owner in connection.links]
     return any(path == wanted or path.startswith(f"{wanted}/") for path in paths)
@@ -133,7 +133,7 @@ def _messages(owner: LinkOwner) -> int:
 
 
 def _role(owner: LinkOwner) -> str:
-    """What the client does on it."""
+    """What the client does on the link."""
     if isinstance(owner, InboundLink):
         return "sender"
     if isinstance(owner, OutboundLink):

@@ -1,8 +1,8 @@
-"""A wire whose bytes arrive later: a distant client on a near network.
+"""A wire whose bytes arrive later: simulates a distant client.
 
-Owns the bytes that wait for their time. Order is kept and one timer serves a connection,
-whatever is written. Wrapped around the listener's wire when the server runs with faults,
-and only then; it passes everything through while no delay is set.
+Owns the bytes that wait to be sent. Order is kept, and each connection has one timer. Wrapped
+around the listener's wire when the server runs with faults, and only then; it passes everything
+through while no delay is set.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partibus.gateway.wire import Wire
 
 WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one connection that may wait; beyond it the oldest leave before their time."""
+"""Bytes of one connection that may wait; beyond that the oldest are sent early."""
 
 
 class DelayedWire:
@@ -54,12 +54,12 @@ class DelayedWire:
         self.is_websocket = wire.is_websocket
 
     def write(self, data: bytes) -> None:
-        """Send when the delay has passed, and never before what was written earlier."""
+        """Send when the delay has passed, and never before earlier writes."""
         delay_ms = self.faults.rtt_ms
         if not delay_ms and not self._waiting:
             self._wire.write(data)
             return
-        # The clock counts whole milliseconds: one more, so that nothing leaves too early.
+        # The clock counts whole milliseconds: add one, so that nothing is sent too early.
         self._waiting.append((self._now_ms() + delay_ms + 1, data))
         self._waiting_bytes += len(data)
         while self._waiting_bytes > WAITING_BYTES_MAX:
@@ -68,7 +68,7 @@ class DelayedWire:
             self._set_timer()
 
     def close(self) -> None:
-        """End after what was written is sent, however late that is."""
+        """Close after everything written is sent, however late that is."""
         self._is_closing = True
         if not self._waiting:
             self._end()
@@ -85,7 +85,7 @@ class DelayedWire:
             self._wire.close()
 
     def abort(self) -> None:
-        """End at once, dropping what was not sent."""
+        """Close at once, dropping what was not sent."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self._is_closing = False
@@ -99,7 +99,7 @@ class DelayedWire:
         self._wire.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take more from the peer."""
+        """Resume reading from the peer."""
         self._wire.resume_reading()
 
     def _set_timer(self) -> None:
@@ -109,10 +109,10 @@ class DelayedWire:
             self._timer = self._scheduler.call_later_ms(delay_ms, self._release)
 
     def _release(self) -> None:
-        """Send what is due; close when that was the last and an end was asked for."""
+        """Send what is due; close when that was the last and a close was requested."""
         self._timer = None
         now_ms = self._now_ms()
-        # What seems to be due later than the delay was written before the delay became shorter.
+        # Anything due later than the delay was written before the delay was reduced.
         while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self.faults.rtt_ms + 1:
             self._let_go()
         if self._waiting:

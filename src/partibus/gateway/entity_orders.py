@@ -1,9 +1,9 @@
 """Changes of entities that clients ask for, one after the other.
 
-Owns the order: what one client asks for is done before what it, or another, asks for next, so
-that a subscription that is deleted and made again is never the old one. Each is carried out through
-the live namespace. Called by links and `rule_changes`; runs on the event loop only while there is
-something to do.
+Owns the order: a request is finished before the next one begins, whichever client it is from, so
+that a subscription that is deleted and created again is never the old one. Each is carried out
+through the live namespace. Called by links and `rule_changes`; runs on the event loop only while
+there is something to do.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ Order = Callable[[LiveNamespace], Awaitable[None]]
 OrderDone = Callable[[BusError | None], None]
 CONFLICT_S: Final = 0.02
 CONFLICT_TRIES_MAX: Final = 250
-"""About five seconds until another change of the same entity that does not end is an error."""
+"""About five seconds to wait for another change of the same entity before it is an error."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class EntityOrders:
-    """What clients of this process have asked for and is not done yet."""
+    """Requests of this process's clients that are not done yet."""
 
     def __init__(self, live: LiveNamespace, tries_max: int = CONFLICT_TRIES_MAX) -> None:
         self._live = live
@@ -40,7 +40,7 @@ class EntityOrders:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
-        """The server stops: what is not done is not begun."""
+        """The server stops: pending orders are not begun."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()

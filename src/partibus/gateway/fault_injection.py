@@ -1,8 +1,8 @@
 """Faults on demand for clients: a slow network, a busy entity.
 
-Owns what a server with `--faults` may do to its clients at the gateway, and the knobs for
-it. A gateway without faults neither wraps a wire nor watches a link, so that it costs
-nothing there. The knobs are turned by the server's faults.
+Owns the faults that a server with `--faults` can inject at the gateway, and their settings. A
+gateway without faults neither wraps a wire nor watches a link, so they cost nothing there. The
+settings are changed by the server's faults.
 """
 
 from typing import Final
@@ -14,7 +14,8 @@ from partibus.domain.errors import ServerBusy
 class Throttle:
     """A rate above which sends to one entity are refused; what was refused is counted.
 
-    As much as fits into one second may come at once, then the rate holds (QTA-17)."""
+    One second's worth may come at once, then the rate applies (QTA-17).
+    """
 
     __slots__ = ("_allowance", "_last_ms", "_rate", "refused_count")
 
@@ -37,13 +38,13 @@ class Throttle:
 
 
 class ClientFaults:
-    """The knobs; all at rest in the beginning."""
+    """The settings; all off in the beginning."""
 
     __slots__ = ("_throttles", "rtt_ms")
 
     def __init__(self) -> None:
         self.rtt_ms = 0
-        """How much later everything written to a client leaves."""
+        """The delay of everything written to a client."""
         self._throttles: dict[str, Throttle] = {}
 
     def set_throttle(self, path: str, throttle: Throttle | None) -> None:
@@ -54,7 +55,7 @@ class ClientFaults:
             self._throttles[path_key(path)] = throttle
 
     def refuses(self, path: str, now_ms: int) -> bool:
-        """Whether one more send to an entity would be too much; a batch is one send."""
+        """Whether one more send to an entity exceeds the rate; a batch is one send."""
         throttle = self._throttles.get(path_key(path)) if self._throttles else None
         return throttle is not None and not throttle.admits(now_ms)
 

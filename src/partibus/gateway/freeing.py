@@ -1,8 +1,8 @@
-"""Memory that is freed bit by bit.
+"""Memory that is freed in small steps.
 
-Owns one thing: a client that leaves may have held hundreds of megabytes in unfinished messages,
-and handing the pages of 64 MB back to the system takes a processor some 30 milliseconds, in which
-nobody else would be served. Called by the connection at its end.
+Owns one thing: a client that leaves may have held hundreds of megabytes in unfinished messages, and
+returning the pages of 64 MB to the system takes about 30 milliseconds, in which no other client
+would be served. Called by the connection at its end.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ FREED_PER_TURN_BYTES: Final = 2 * 1024 * 1024
 
 
 def free_in_turns(scheduler: Scheduler, pieces: list[bytes | memoryview]) -> None:
-    """Let go of some pieces now, and of the rest in later turns of the loop."""
+    """Free some pieces now, and the rest in later turns of the loop."""
     freed = 0
     while pieces and freed < FREED_PER_TURN_BYTES:
         freed += len(pieces.pop())

@@ -38,13 +38,13 @@ from partibus.gateway.wire import Wire
 from partibus.message.lock_token import TokenPrefix
 
 SWEEP_INTERVAL_MS: Final = 1000
-"""How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""
+"""How often connections are checked; one comparison each, so ten thousand cost a millisecond."""
 
 WAKE_INTERVAL_MS_MIN: Final = 20
-"""A connection is not looked at more often than this."""
+"""The minimum time between two checks of a connection."""
 
 PEAK_BYTES_MIN: Final = 32 * 1024 * 1024
-"""After less than this, asking the allocator to give memory back is not worth its time."""
+"""After a smaller peak, asking the allocator to return memory is not worth its time."""
 
 CAPABILITIES: Final = ("DELAYED_DELIVERY", "SHARED-SUBS")
 """What JMS clients look for in our open before they use it (JMS-1)."""
@@ -72,42 +72,44 @@ class Gateway:
         self.scheduler = scheduler
         self.settings = replace(settings, offered_capabilities=CAPABILITIES)
         self.faults = faults
-        """What clients may be made to suffer; None unless faults were asked for."""
+        """Faults injected into client connections; None unless faults were enabled."""
         self.now_ms = clock.now_ms
         self.monotonic_ms = clock.monotonic_ms
         """For intervals; `now_ms` is for tokens and for times that clients see."""
         self.live = live
-        """Where clients change rules; None where the namespace is fixed."""
+        """Where clients change rules; None when the namespace is fixed."""
         self.merges_peeks = merges_peeks
-        """Whether a peek merges what all fragments show, or the first to answer decides (CON-6)."""
+        """Whether a peek merges the answers of all fragments, or the first to answer decides
+        (CON-6)."""
         self.rule_changes = None if live is None else RuleChanges(live, namespace.find)
         self.entity_orders = None if live is None else EntityOrders(live)
         self.subscribers: Counter[str] = Counter()
         """Links of JMS consumers by the key of their subscription's path."""
         self._lock_prefix = secrets.randbits(32) if lock_prefix is None else lock_prefix
-        """Makes the lock tokens of this namespace unlike those of any other; workers share it."""
+        """Makes the lock tokens of this namespace different from those of any other; shared by
+        workers."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: dict[ClientConnection, None] = {}  # in the order of arrival
         self.receivers = Receivers(namespace)
         self.host: Callable[[str], Gateway] | None = None
-        """Finds the gateway of a key by its name, where a server hosts several namespaces."""
+        """Finds the gateway by the name of a key, where a server hosts several namespaces."""
         self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
         self._next_sweep_ms = 0
         self.memory = MemoryAccount() if memory is None else memory
-        """What all clients make the process hold."""
+        """The memory used for all clients."""
         self.meters = Meters()
         self.turns = ReadingTurns(scheduler)
         self._give_back = give_back
-        """Returns memory that is free to the system."""
+        """Returns free memory to the system."""
 
     def trace(self, tracing: Tracing) -> None:
-        """Make spans of traced messages, on links that come from now on and in couriers."""
+        """Make spans of traced messages, on links opened from now on and in couriers."""
         self.namespace.tracing = tracing
 
     @property
     def profile(self) -> Profile:
-        """The limits that clients are held to."""
+        """The limits that apply to clients."""
         return self.namespace.profile
 
     @property
@@ -121,7 +123,7 @@ class Gateway:
         return len(self._connections)
 
     def start(self) -> None:
-        """Begin to look after time-outs."""
+        """Start checking time-outs."""
         self._next_sweep_ms = self.monotonic_ms() + SWEEP_INTERVAL_MS
         self._sweep_timer = self.scheduler.call_later_ms(SWEEP_INTERVAL_MS, self._sweep)
 
@@ -136,7 +138,7 @@ class Gateway:
         return connection
 
     def adopt(self, connection: ClientConnection, wire: Wire) -> None:
-        """A client of another namespace's gateway is this one's from now on."""
+        """Take over a client of another namespace's gateway."""
         if isinstance(wire, DelayedWire) and self.faults is not None:
             wire.faults = self.faults
         self._connections[connection] = None
@@ -144,7 +146,7 @@ class Gateway:
         connection.wake_by(self.monotonic_ms())
 
     def forget(self, connection: ClientConnection, held: list[bytes | memoryview]) -> None:
-        """A client is gone, and what its unfinished messages held is of no use any more."""
+        """A client is gone, and the memory of its unfinished messages can be returned."""
         self._connections.pop(connection, None)
         self.meters.closed += 1
         HAPPENINGS.note("connection-closed", **connection.origin.facts())
@@ -158,11 +160,11 @@ class Gateway:
         return prefix
 
     def random_start(self) -> int:
-        """Where a new sender begins its round over the fragments (CON-5)."""
+        """Where a new sender starts its round robin over the fragments (CON-5)."""
         return secrets.randbits(16)
 
     def follow(self, change: Change) -> None:
-        """The catalog has changed: tell the links that it concerns."""
+        """The catalog has changed: notify the links that it concerns."""
         record = change.after or change.before
         if record is not None:
             HAPPENINGS.note("entity-changed", entity=record.path, change=change.kind.value)
@@ -173,13 +175,13 @@ class Gateway:
                 self._prefixes.pop(placement.fragment_id, None)
 
     def clock_stepped(self) -> None:
-        """The time of day was set: tokens may have run out, or have longer to live."""
+        """The time of day was set: tokens may have expired, or last longer."""
         now_ms = self.monotonic_ms()
         for connection in list(self._connections):
             connection.wake_by(now_ms)
 
     def expect(self, connection: ClientConnection) -> None:
-        """Look at a connection in time, where the next sweep would be too late."""
+        """Check a connection in time, when the next sweep would be too late."""
         wake_at_ms = connection.wake_at_ms
         if wake_at_ms < self._next_sweep_ms:
             delay_ms = max(WAKE_INTERVAL_MS_MIN, wake_at_ms - self.monotonic_ms())
@@ -203,17 +205,17 @@ class Gateway:
             self._give_back()
 
     def at_close(self, farewell: Callable[[], None]) -> None:
-        """Have others that serve clients hear when to stop."""
+        """Register others that serve clients to be notified of the stop."""
         self._farewells.append(farewell)
 
     def quiesce(self) -> None:
-        """The server is about to stop: nothing more is taken from clients or handed to them,
-        and what they have sent is still answered."""
+        """The server is about to stop: accept nothing more from clients and deliver nothing more,
+        but still answer what they have sent."""
         for connection in list(self._connections):
             connection.quiesce()
 
     def close(self) -> None:
-        """Tell every client that the server stops."""
+        """Notify every client that the server stops."""
         for farewell in self._farewells:
             farewell()
         if self._sweep_timer is not None:
@@ -224,7 +226,7 @@ class Gateway:
         self.close_connections("The server is stopping; reconnect.")
 
     def close_connections(self, reason: str) -> int:
-        """End every connection from our side; answers how many there were."""
+        """End every connection from our side; returns how many there were."""
         error = AmqpError(CONNECTION_FORCED, reason)
         connections = list(self._connections)
         for connection in connections:

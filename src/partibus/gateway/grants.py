@@ -1,8 +1,8 @@
-"""What one client connection may do: the grants it earned, and since when it must have one.
+"""What one client connection may do: its grants, and since when it must have one.
 
-Owns the list of grants of a connection. A later token for the same audience replaces the
-earlier one without disturbing links (SAS-10). It decides nothing about credentials, which
-is access control's work, and knows no links.
+Owns the list of grants of a connection. A later token for the same audience replaces the earlier
+one without disturbing links (SAS-10). It must never judge credentials, which is access control's
+work, and knows no links.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Grants:
 
     @property
     def are_empty(self) -> bool:
-        """Whether nothing was presented yet."""
+        """Whether no credentials were presented yet."""
         return not self._by_audience
 
     @property
@@ -51,7 +51,7 @@ class Grants:
         require(self._by_audience.values(), path, right, now_ms)
 
     def recheck(self) -> bool:
-        """Policies have changed: True when a grant is less than it was, or gone (SAS-7)."""
+        """Policies have changed: returns True when a grant was reduced or revoked (SAS-7)."""
         rechecked = {
             audience: self.access.recheck(grant) for audience, grant in self._by_audience.items()
         }
@@ -63,12 +63,12 @@ class Grants:
         return has_less
 
     def next_expiry_ms(self) -> int | None:
-        """When the first grant runs out."""
+        """When the first grant expires."""
         times = [c.expires_ms for c in self._by_audience.values() if c.expires_ms is not None]
         return min(times, default=None)
 
     def drop_expired(self, now_ms: int) -> bool:
-        """Forget grants that ran out; True when there were any."""
+        """Forget expired grants; returns True when there were any."""
         gone = [
             audience
             for audience, grant in self._by_audience.items()

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "com.microsoft:"
 NUMBERS_MAX: Final = 10_000
-"""Numbers in one field of a request."""
+"""The maximum count of numbers in one field of a request."""
 
 
 class ManagementRequest:
-    """A request to an entity's management node, with what its operation works on."""
+    """A request to an entity's management node, with the objects that its operation works on."""
 
     __slots__ = ("_request", "entity", "fields", "link_name", "node", "subqueue")
 
@@ -65,7 +65,7 @@ class ManagementRequest:
 
     @property
     def operation(self) -> str:
-        """What is asked for."""
+        """The name of the operation."""
         return self._request.operation
 
     def succeed(self, body: dict[str, object] | None = None) -> None:
@@ -74,7 +74,7 @@ class ManagementRequest:
         self._request.answer(status, body if body is not None else {})
 
     def succeed_empty(self) -> None:
-        """Answer 204: all is well and nothing is there."""
+        """Answer 204: success, with no content."""
         self._request.answer({"statusCode": Int(204), "statusDescription": "No Content"}, {})
 
     def fail(self, error: BusError) -> None:
@@ -82,12 +82,12 @@ class ManagementRequest:
         self.node.fail(self._request, error)
 
     def fail_fan_out(self, error: BusError, results: Sequence[object]) -> None:
-        """Answer with an error that one of several fragments gave."""
+        """Answer with the error of one of several fragments."""
         self.fail(error)
 
     @property
     def is_in_sessions(self) -> bool:
-        """Whether the messages that it is about are received in sessions (DLQ-10)."""
+        """Whether the messages it concerns are received in sessions (DLQ-10)."""
         return self.entity.spec.requires_session and self.subqueue is SubQueueType.MAIN
 
     def session_id(self) -> str | None:
@@ -98,7 +98,7 @@ class ManagementRequest:
         return text_of(value)
 
     def held_session(self) -> HeldSession:
-        """The session that it names, which a link of this connection must hold (SES-12)."""
+        """The session that it names, which must be held by a link of this connection (SES-12)."""
         session_id = self.session_id()
         if not self.is_in_sessions:
             raise InvalidOperation(
@@ -113,7 +113,7 @@ class ManagementRequest:
         return link.held()
 
     def _session_of_link(self) -> HeldSession:
-        """The session of the link that it names: Go's client names no session itself."""
+        """The session of the link that it names: the Go client names no session itself."""
         path = self.entity.record.path
         for (held_path, _), link in self.node.connection.held_sessions.items():
             if held_path == path and link.name == self.link_name:
@@ -128,7 +128,7 @@ class ManagementRequest:
         return int(value)
 
     def numbers(self, key: str) -> list[int]:
-        """A field that must be an array of numbers, not empty."""
+        """A field that must be a non-empty array of numbers."""
         array = self.fields.get(key)
         items = array.items if isinstance(array, Array) else array
         if not isinstance(items, list) or not 0 < len(items) <= NUMBERS_MAX:
@@ -160,7 +160,7 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
 
 
 BESIDE_TRANSACTIONS: Final = frozenset(("renew-lock", "renew-session-lock"))
-"""Allowed in a transaction and no part of it: they take effect at once (TXN-1)."""
+"""Allowed in a transaction but not part of it: they take effect at once (TXN-1)."""
 
 
 class ManagementNode(RequestLink):
@@ -182,7 +182,7 @@ class ManagementNode(RequestLink):
             self._handle_in_transaction(request, request.transaction)
 
     def _allowed(self, name: str) -> Operation:
-        """The operation of a name, which this client must have the right for."""
+        """The operation of this name, if the client has the right for it."""
         known = OPERATIONS.get(name)
         if known is None:
             raise NotImplementedHere(f"This server does not offer the operation '{name}'.")
@@ -192,7 +192,7 @@ class ManagementNode(RequestLink):
         return operation
 
     def _handle_in_transaction(self, request: Request, transaction: Transaction) -> None:
-        """Let an operation join its transaction, or refuse it."""
+        """Add an operation to its transaction, or refuse it."""
         name = request.operation.removeprefix(_PREFIX)
         joining = IN_TRANSACTIONS.get(name)
         if joining is None and name not in BESIDE_TRANSACTIONS:

@@ -1,33 +1,32 @@
-"""What clients make the process hold in memory, over all their connections.
+"""The memory that the process uses for clients, over all connections.
 
-Owns the one account of bytes that are on their way: sends that are not stored yet, messages
-that are not whole yet, deliveries that the client has not taken yet. From how full it is
-follow the credit and the windows that senders are offered, how much receivers are given at a
-time, and whether a connection may be read. It never stops a connection that holds nearly
-nothing, so settlements and receives go on however full it is. One for each gateway; a
-connection keeps its `Share` up to date.
+Owns the one account of bytes in transit: sends that are not stored yet, messages that are not
+complete yet, deliveries that the client has not read yet. Its level determines the credit and
+windows of senders, how much receivers get at a time, and whether a connection may be read. It must
+never stop a connection that uses nearly nothing, so settlements and receives go on however full it
+is. One for each gateway; a connection keeps its `Share` up to date.
 """
 
 from typing import Final, Protocol
 
 FAIR_BYTES: Final = 64 * 1024
-"""A connection that holds less than this may always be read: it is not what fills the memory."""
+"""A connection that uses less than this may always be read: it is not what fills the memory."""
 FRAME_BYTES: Final = 64 * 1024
-"""What a frame is reckoned with when a window is cut: what the stock clients put in one."""
+"""The assumed size of a frame when a window is reduced: what the stock clients use."""
 WINDOW_MIN: Final = 8
-"""Frames that a session may always send: the fewer, the more flow frames are needed."""
+"""Frames that a session may always send: with fewer, more flow frames are needed."""
 MEMORY_BYTES_DEFAULT: Final = 512 * 1024 * 1024
 REST_BYTES: Final = 1024 * 1024
-"""With less than this held, the process is at rest as far as memory goes."""
+"""With less than this in use, the process counts as idle."""
 UNFINISHED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Above the largest message of any profile, so that a single one always fits."""
+"""Above the maximum message size of any profile, so that a single message always fits."""
 
 
 class Waiting(Protocol):
     """A connection that is not read because memory is short."""
 
     def has_room(self) -> None:
-        """Memory was given back: see whether it may be read again."""
+        """Memory was freed: check whether it may be read again."""
         ...
 
 
@@ -48,7 +47,7 @@ class MemoryAccount:
     def __init__(self, limit_bytes: int = MEMORY_BYTES_DEFAULT) -> None:
         self.limit_bytes = limit_bytes
         self.unstored_bytes = 0
-        """Sends that are whole and wait for the store: they go by themselves."""
+        """Complete sends that wait for the store: they end by themselves."""
         self.unfinished_bytes = 0
         """Messages and transactions that wait for their client."""
         self.unsent_bytes = 0
@@ -56,7 +55,7 @@ class MemoryAccount:
         self.sender_count = 0
         """Links on which clients send."""
         self.peak_bytes = 0
-        """The most that was held since memory was last given back to the system."""
+        """The highest use since memory was last returned to the system."""
         self._has_rest = False
         self._waiting: dict[Waiting, None] = {}
 
@@ -65,8 +64,8 @@ class MemoryAccount:
         return self.unstored_bytes + self.unfinished_bytes + self.unsent_bytes
 
     def _unstored_max(self) -> int:
-        """What waits for clients leaves less for sends, but never less than a quarter: it may
-        wait for long, and must not stop the others."""
+        """What waits for clients leaves less for sends, but never less than a quarter: it may wait
+        for long, and must not stop the others."""
         left = self.limit_bytes - self.unfinished_bytes - self.unsent_bytes
         return max(left, self.limit_bytes // 4)
 
@@ -78,41 +77,41 @@ class MemoryAccount:
     # --- what follows from it -------------------------------------------------------------------
 
     def credit(self, most: int, message_bytes: int) -> int:
-        """How many sends of this size a link may have under way: half of what is left is shared
-        out, so that what all links use at once still fits."""
+        """How many sends of this size a link may have pending: half of what is left is shared out,
+        so that all links together still fit."""
         room = (self._unstored_max() - self.unstored_bytes) // (2 * max(1, self.sender_count))
         return max(1, min(most, room // (message_bytes + 1)))
 
     def window(self, most: int) -> int:
-        """How many frames a session may send before it hears from us again."""
+        """How many frames a session may send before the next flow."""
         room = self._unstored_max() - self.unstored_bytes
         if 2 * room >= self.limit_bytes:
             return most
         return max(WINDOW_MIN, min(most, room // (FRAME_BYTES * max(1, self.sender_count))))
 
     def unfinished_max(self, share: "Share") -> int:
-        """How much the unfinished messages of one connection may hold: half of all is theirs,
-        and a connection that has the only ones may finish them whatever the limit."""
+        """How much the unfinished messages of one connection may use: half of all is for these, and
+        a connection with the only ones may finish them whatever the limit."""
         others = self.unfinished_bytes - share.unfinished_bytes
         if not others:
             return UNFINISHED_BYTES_MAX
         return max(0, min(UNFINISHED_BYTES_MAX, self.limit_bytes // 2 - others))
 
     def pull(self, most: int) -> int:
-        """How many bytes a receiving link may ask for at a time."""
+        """How many bytes a receiving link may demand at a time."""
         if 4 * self.unsent_bytes < self.limit_bytes:
             return most
         return most // 16
 
     def orphaned(self, byte_count: int) -> None:
-        """Count sends whose link is gone before the store has them; negative when it has."""
+        """Count sends whose link is gone before they are stored; negative when they are stored."""
         self.unstored_bytes += byte_count
         self.changed()
 
     # --- who waits --------------------------------------------------------------------------------
 
     def wait(self, waiting: Waiting) -> None:
-        """Hear when there is room again."""
+        """Be notified when there is room again."""
         self._waiting[waiting] = None
 
     def forget(self, waiting: Waiting) -> None:
@@ -120,7 +119,7 @@ class MemoryAccount:
         self._waiting.pop(waiting, None)
 
     def changed(self) -> None:
-        """A share has changed: note the peak, and call the waiters when there is room again."""
+        """A share has changed: update the peak, and notify the waiters when there is room again."""
         held = self.held_bytes
         if held > self.peak_bytes:
             self.peak_bytes = held
@@ -130,10 +129,11 @@ class MemoryAccount:
                 one.has_room()
 
     def take_peak(self, least_bytes: int) -> bool:
-        """Whether a peak of at least this much is over; then the next one begins.
+        """Whether a peak of at least this size is over; if so, the next one begins.
 
-        Says so once more when nearly nothing is held: what was still on its way at first is free
-        by then too."""
+        Returns True once more when nearly nothing is in use: what was still in transit at first is
+        free by then too.
+        """
         held = self.held_bytes
         if self.peak_bytes >= least_bytes and 4 * held <= self.peak_bytes:
             self.peak_bytes = held
@@ -157,7 +157,7 @@ class Share:
         self.unsent_bytes = 0
 
     def update(self, unstored_bytes: int, unfinished_bytes: int, unsent_bytes: int) -> None:
-        """Say what the connection holds now."""
+        """Set what the connection uses now."""
         if (
             unstored_bytes == self.unstored_bytes
             and unfinished_bytes == self.unfinished_bytes
@@ -175,5 +175,5 @@ class Share:
 
     @property
     def must_wait(self) -> bool:
-        """Whether memory is short, and this connection is one of those that fill it."""
+        """Whether memory is short and this connection is one of those that fill it."""
         return self.unstored_bytes >= FAIR_BYTES and self.account.is_full

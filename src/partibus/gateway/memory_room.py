@@ -1,7 +1,7 @@
 """Waiting for memory, for callers that can await: sends over HTTP and in bulk.
 
-Owns the wait of one request until the account has room. AMQP connections do not wait here: they
-are not read meanwhile (`reading_turns`).
+Owns the wait of one request until the account has room. AMQP connections do not wait here: reading
+from them is paused instead (`reading_turns`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from partibus.domain.errors import ServerBusy
 from partibus.gateway.memory_account import MemoryAccount, Share
 
 BULK_S_MAX: Final = 60.0
-"""How long a bulk batch waits for memory; its client sends nothing else meanwhile."""
+"""How long a bulk batch waits for memory; its client sends nothing else in the meantime."""
 NO_ROOM: Final = (
     "The messages that wait to be stored have reached the server's memory limit. Send the batch"
     " again in a few seconds; --memory-limit sets the limit."
@@ -29,13 +29,13 @@ class _Waiting:
         self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def has_room(self) -> None:
-        """Memory was given back."""
+        """Memory was freed."""
         if not self.came.done():
             self.came.set_result(None)
 
 
 async def room_came(memory: MemoryAccount, seconds_max: float) -> bool:
-    """Whether there is room now, or came within this time."""
+    """Whether there is room, now or within this time."""
     if not memory.is_full:
         return True
     waiting = _Waiting()

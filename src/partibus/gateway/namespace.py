@@ -1,8 +1,8 @@
 """The entities of the namespace as the data path sees them.
 
-Owns the way from an address to an entity with its fragments. Kept up to date by the
-catalog's change feed through the node; it never writes the catalog. Asked once per link,
-never per message: all links of an entity share one `Entity`, which follows its changes.
+Owns the look-up of an entity and its fragments by address. Kept up to date by the catalog's change
+feed through the node; it must never write the catalog. Called once per link, not per message: all
+links of an entity share one `Entity`, which follows its changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,14 +38,14 @@ class Entity:
         self.message_bytes_max = bytes_max
 
     def take_over(self, other: "Entity") -> None:
-        """Be what the other is: the properties have changed, the fragments never do."""
+        """Copy the other's properties, which have changed; the fragments never do."""
         self.record = other.record
         self.spec = other.spec
         self.message_bytes_max = other.message_bytes_max
 
     @property
     def refuses_unwanted(self) -> bool:
-        """Whether each send is answered for itself, since no subscription may match (ENT-4)."""
+        """Whether each send is answered individually, since no subscription may match (ENT-4)."""
         spec = self.spec
         return isinstance(spec, TopicSpec) and spec.enable_filtering_messages_before_publishing
 
@@ -57,13 +57,13 @@ class Namespace:
         self._catalog = catalog
         self._fragments: dict[int, Fragment] = {}
         self._entities: dict[int, Entity] = {}
-        """What links hold, by the entity's id."""
+        """The entities that links use, by id."""
         self.profile = catalog.profile
         self.tracing: Tracing | None = None
         """Makes the spans of traced messages; None unless the server exports them."""
 
     def put_fragment(self, fragment: Fragment) -> None:
-        """A fragment is being served."""
+        """A fragment is served from now on."""
         self._fragments[fragment.fragment_id] = fragment
 
     def drop_fragment(self, fragment_id: int) -> None:
@@ -91,7 +91,7 @@ class Namespace:
             entity.take_over(self._make(after))
 
     def find(self, path: str) -> EntityRecord | None:
-        """The entity of a path as it is now, if there is one."""
+        """The current entity of a path, if there is one."""
         return self._catalog.lookup(path)
 
     def find_subscription(self, name: str) -> str | None:
@@ -103,7 +103,7 @@ class Namespace:
         return None
 
     def record(self, path: str) -> EntityRecord:
-        """The entity of a path as it is now; a missing one raises the error clients know."""
+        """The current entity of a path; a missing one raises the error clients know."""
         record = self._catalog.lookup(path)
         if record is None:
             raise EntityNotFound.named(path)
@@ -122,7 +122,7 @@ class Namespace:
         return Entity(record, record.spec, fragments, self._message_bytes_max(record))
 
     def _message_bytes_max(self, record: EntityRecord) -> int:
-        """What the entity accepts; a subscription holds what its topic does."""
+        """The entity's message size limit; a subscription has that of its topic."""
         spec = record.spec
         if isinstance(spec, SubscriptionSpec):
             spec = self._catalog.entity(parse_address(record.path).entity).spec
@@ -131,7 +131,7 @@ class Namespace:
 
 
 def too_large(entity: Entity) -> MessageTooLarge:
-    """The error for a message that the entity does not accept (MSG-3)."""
+    """The error for a message that exceeds the entity's limit (MSG-3)."""
     return MessageTooLarge(
         f"The message is larger than the {entity.message_bytes_max} bytes that "
         f"'{entity.record.path}' accepts. Make it smaller, or split the batch."
@@ -185,7 +185,7 @@ def require_receiver(entity: Entity) -> None:
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
     if entity.record.kind is EntityKind.TOPIC:
-        # Looking at what is scheduled there follows no receiver (SCH-2, SCH-11).
+        # Peeking at its scheduled messages needs no receiver (SCH-2, SCH-11).
         return
     if not entity.spec.status.allows_receive:
         raise disabled(entity.record.path, "receiving")

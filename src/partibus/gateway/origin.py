@@ -1,7 +1,8 @@
-"""Where a connection came from, and how fast its links were going when somebody last looked.
+"""Where a connection came from, and the rates of its links.
 
-Owns the number of a connection in this process, its transport and the samples that rates are made
-of. Nothing here runs unless an operator asks: a rate is the difference to the reading before.
+Owns the number of a connection in this process, its transport and the samples that rates are
+computed from. Nothing here runs unless an operator asks: a rate is the difference to the previous
+reading.
 """
 
 from dataclasses import dataclass, field
@@ -12,13 +13,13 @@ if TYPE_CHECKING:
     from partibus.gateway.wire import Wire
 
 SAMPLE_MS_MIN: Final = 1000
-"""Readings closer together than this show the same rate: a few messages make no rate."""
+"""Readings closer together than this return the same rate, to avoid noise."""
 
 _numbers = count(1)
 
 
 class Origin:
-    """The beginning of one connection."""
+    """Where one connection came from."""
 
     __slots__ = ("number", "opened_ms", "peer", "samples", "secure", "transport")
 
@@ -35,20 +36,20 @@ class Origin:
         """The last reading of each link."""
 
     def facts(self) -> dict[str, object]:
-        """Which connection it is, in the log and in events."""
+        """The fields that identify the connection in the log and in events."""
         return {"connection": self.number, "peer": self.peer, "transport": self.transport}
 
 
 @dataclass(eq=False, slots=True)
 class Sample:
-    """The counter of a link at one moment."""
+    """The counter of a link at one time."""
 
     time_ms: int
     count: int = field(init=False, default=0)
     rate: float = field(init=False, default=0.0)
 
     def read(self, count: int, now_ms: int) -> float:
-        """Messages a second since the last reading; the first one looks back to the opening."""
+        """Messages per second since the last reading; the first one starts at the opening."""
         passed_ms = now_ms - self.time_ms
         if passed_ms >= SAMPLE_MS_MIN:
             self.rate = round((count - self.count) * 1000 / passed_ms, 1)

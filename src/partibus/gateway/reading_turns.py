@@ -1,12 +1,11 @@
 """Which connection is read next, and how much is handled in one turn of the loop.
 
-Owns whether the socket of a connection is read, what was read and is not handled yet, and the
-line of connections that wait for either. A turn of the loop handles a bounded amount of work
-for all clients together; the rest waits for the next turn, so that a hundred clients that send
-as fast as they can, or all connect at once, leave time between them for everybody else: other
-clients, the store's news, requests for the server's health. Work is counted, not timed, so
-that a slow machine does the same in a turn as a fast one. One line for each gateway, one
-intake for each connection.
+Owns whether the socket of a connection is read, what was read and is not handled yet, and the line
+of connections that wait for either. A turn of the loop handles a bounded amount of work for all
+clients together; the rest waits for the next turn, so that a hundred clients that send as fast as
+they can, or all connect at once, leave time for everything else: other clients, answers of the
+store, health requests. Work is counted, not timed, so that a slow machine does the same in a turn
+as a fast one. One line for each gateway, one intake for each connection.
 """
 
 import logging
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     from partibus.gateway.wire import Wire
 
 LARGE_READ_BYTES: Final = 64 * 1024
-"""A read that brings this much is likely not the last: its connection goes to the line."""
+"""A read of this size is probably not the last: its connection gets in line."""
 TURN_WORK: Final = 1024 * 1024
-"""Bytes that are handled in a turn, with what each read costs: about two milliseconds."""
+"""Bytes handled in a turn, including the cost of each read: about two milliseconds."""
 READ_COST: Final = 16 * 1024
-"""What a read costs beside its bytes, reckoned in bytes: 64 small reads in a turn."""
+"""The fixed cost of a read, in bytes: 64 small reads in a turn."""
 GREETING_COST: Final = 64 * 1024
-"""The same for a client that has no link yet: to let it in takes longer than to serve it."""
+"""The same for a client without a link: admitting it costs more than serving it."""
 RESUMES_PER_TURN: Final = 4
-"""Sockets that are read again in a turn, each with up to 256 KiB."""
+"""Sockets that are read again in one turn, each with up to 256 KiB."""
 PIECE_EVENTS: Final = 256
 """A read with small messages is handled in pieces of about this many messages."""
 DENSE_BYTES: Final = 1024
@@ -55,8 +54,9 @@ class ReadingTurns:
     def spend(self, work: int) -> bool:
         """Whether this much work may begin now; work that begins within the bound may exceed it.
 
-        The bound is renewed in the turn after it was reached, and not in each: that costs those
-        who never reach it nothing, and a turn does no more than one bound either way."""
+        The bound is renewed in the turn after it was reached, not in every turn: that costs nothing
+        while it is not reached, and a turn does at most one bound either way.
+        """
         if self._left <= 0:
             return False
         self._left -= work
@@ -65,7 +65,7 @@ class ReadingTurns:
         return True
 
     def enter(self, intake: "Intake") -> None:
-        """Stand in line; each once."""
+        """Get in line; each connection once."""
         self._line.append(intake)
         self._come_again()
 
@@ -75,7 +75,7 @@ class ReadingTurns:
             self._scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """The loop has turned: there is as much to spend as ever, first for those in line."""
+        """A new turn of the loop: the bound is renewed, first for those in line."""
         self._is_due = False
         self._left = TURN_WORK
         resumed = 0
@@ -122,15 +122,16 @@ class Intake:
         """What was read and is not handled yet."""
 
     def admitted(self) -> None:
-        """The client has a link: from now on it is served, which takes less than to let it in."""
+        """The client has a link: serving it costs less than admitting it."""
         self._read_cost = READ_COST
 
     # --- what was read --------------------------------------------------------------------------
 
     def take(self, data: bytes) -> None:
-        """Bytes came: handle them now, or in a later turn when this one has seen enough.
+        """Bytes were received: handle them now, or in a later turn when this one has done enough.
 
-        A transport with TLS may bring some after its end; nobody would ever handle those."""
+        A TLS transport may deliver some after its end; those are dropped.
+        """
         if self._is_over:
             return
         if (
@@ -151,8 +152,8 @@ class Intake:
         self._stand_in_line()
 
     def _go_on(self) -> None:
-        """Handle some of what waits; a client with which that fails is cut off, as it is by the
-        loop when it fails at once."""
+        """Handle some of what waits; on an exception the client is cut off, as the loop would
+        do."""
         try:
             self._handle_next()
         except Exception:
@@ -163,7 +164,7 @@ class Intake:
             self._stand_in_line()
 
     def _handle_next(self) -> None:
-        """A piece of what waits; the rest of it stays the first in its line."""
+        """Handle a piece of what waits; the rest stays first in line."""
         piece = self._pieces.popleft()
         if len(piece) > self._piece_bytes:
             self._pieces.appendleft(piece[self._piece_bytes :])
@@ -197,7 +198,7 @@ class Intake:
             self._turns.enter(self)
 
     def read_on(self) -> None:
-        """Stand in line to be read again, when the client has caught up."""
+        """Get in line to be read again, when the client has caught up."""
         if self._is_in_line or not self._connection.has_caught_up():
             return
         if self._share.must_wait:
@@ -206,7 +207,7 @@ class Intake:
             self._stand_in_line()
 
     def take_turn(self) -> bool:
-        """Its turn has come; whether its socket is read again."""
+        """Its turn has come; returns whether its socket is read again."""
         self._is_in_line = False
         if self._is_over:
             return False
@@ -223,19 +224,19 @@ class Intake:
         return True
 
     def has_room(self) -> None:
-        """There was no memory for what it sends, and is again."""
+        """Memory was short, and there is room again."""
         if not self.is_reading and not self._is_over:
             self.read_on()
 
     # --- its end --------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The socket is gone: what was read before is handled now, and is the last of it."""
+        """The socket is gone: handle what was read before."""
         while self._pieces and not self._is_over:
             self._handle_next()
 
     def close(self) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         self._is_over = True
         self._pieces.clear()
         self.waiting_bytes = 0

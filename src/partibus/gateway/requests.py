@@ -1,8 +1,8 @@
 """Request and response over a pair of links: what `$cbs` and `$management` share.
 
-Owns the reading of a request message, the writing of its answer, and the way an answer finds
-the right link. What an operation does is the node's business. Answers go out settled, as the
-SDKs ask or tolerate (amqp-contract 7.1).
+Owns the reading of a request message, the writing of its answer, and the choice of the link for an
+answer. The node decides what an operation does. Answers are sent settled, as the SDKs ask or
+tolerate (amqp-contract 7.1).
 """
 
 from collections import deque
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 REQUEST_CREDIT: Final = 100
 REQUESTS_OPEN_MAX: Final = 16
-"""Requests of one connection that are worked on, or whose answers wait to be written. An
-answer may be a thousand times larger than its request; the others wait in their small form."""
+"""Requests of one connection that are handled, or whose answers wait to be written. An answer may
+be a thousand times larger than its request; further requests wait unhandled."""
 REQUESTS_WAITING_MAX: Final = 256
 REQUEST_BYTES_WAITING_MAX: Final = 16 * 1024 * 1024
-"""With more than these waiting, the connection is read no further until some are answered."""
+"""With more than this waiting, the connection is not read until some are answered."""
 _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 
 
 class Request:
-    """One request, as far as every node needs it."""
+    """One request, with the fields that every node needs."""
 
     __slots__ = ("body", "link", "message_id", "operation", "properties", "reply_to", "transaction")
 
@@ -134,7 +134,7 @@ class ResponseLink:
 
 @dataclass(eq=False, slots=True)
 class RequestLink:
-    """The link on which a client asks a node; subclasses are the nodes."""
+    """The link on which a client sends requests to a node; subclasses are the nodes."""
 
     connection: "ClientConnection"
     link: Link
@@ -142,11 +142,11 @@ class RequestLink:
     _answered: int = field(init=False, default=0)
 
     def open(self) -> None:
-        """Let the client begin."""
+        """Grant the client its first credit."""
         self.link.set_credit(REQUEST_CREDIT)
 
     def transfer(self, event: TransferReceived) -> None:
-        """Take a request: accept it, then do what it asks."""
+        """Accept a request, then handle it."""
         self._answered += 1
         if self._answered * 2 >= REQUEST_CREDIT:
             self._answered = 0
@@ -170,7 +170,7 @@ class RequestLink:
         self.connection.requests.take(request, len(event.payload))
 
     def handle(self, request: Request) -> None:
-        """Do what a request asks; a BusError becomes its answer."""
+        """Handle a request; a BusError becomes its answer."""
         raise NotImplementedError
 
     def fail(self, request: Request, error: BusError) -> None:
@@ -211,7 +211,7 @@ class RequestLink:
 
 @dataclass(eq=False, slots=True)
 class RequestQueue:
-    """The requests of one connection: a few are worked on, the others wait their turn."""
+    """The requests of one connection: a few are handled at a time, the others wait."""
 
     connection: "ClientConnection"
     _open_count: int = field(init=False, default=0)
@@ -221,7 +221,7 @@ class RequestQueue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many requests wait that reading should pause."""
+        """Whether too many requests wait, so that reading should pause."""
         return (
             len(self._waiting) > REQUESTS_WAITING_MAX
             or self._waiting_bytes > REQUEST_BYTES_WAITING_MAX
@@ -229,7 +229,7 @@ class RequestQueue:
 
     @property
     def waiting_bytes(self) -> int:
-        """What the requests take that wait their turn."""
+        """The bytes of the waiting requests."""
         return self._waiting_bytes
 
     def take(self, request: Request, byte_count: int) -> None:
@@ -239,12 +239,12 @@ class RequestQueue:
         self.go_on()
 
     def answered(self) -> None:
-        """The answer to a request was written, or will never be."""
+        """The answer to a request was written, or never will be."""
         self._open_count -= 1
         self.go_on()
 
     def go_on(self) -> None:
-        """Work on what may be worked on; answers that come at once do not nest."""
+        """Handle what may be handled; immediate answers do not nest."""
         if self._is_going_on:
             return
         self._is_going_on = True

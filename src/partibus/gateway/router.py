@@ -2,9 +2,9 @@
 
 Owns the choice of a fragment for each send of one link. The key decides where there is one: the
 session id, else the partition key, else the message id where duplicates are detected (SEED-30,
-SEED-32, SEED-35). Without a key messages go round robin, passing over fragments whose store is down
-(SEED-39, SEED-40). An entity that is not partitioned has exactly one fragment, and nothing is
-chosen (SEED-2).
+SEED-32, SEED-35). Without a key messages go round robin, skipping fragments whose store is down
+(SEED-39, SEED-40). An entity that is not partitioned has exactly one fragment, so there is no
+choice (SEED-2).
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Router:
         splits_batches: bool,
         near: Sequence[Fragment] = (),
     ) -> None:
-        """Messages without a key go to a fragment of `near` as long as one of these can take
-        them; of senders that ask each process for its own fragments."""
+        """Messages without a key go to a fragment of `near` as long as one of these can take them;
+        for senders that ask each process for its own fragments."""
         self._fragments = fragments
         self._near = near
         self._next = start % len(fragments)
@@ -49,7 +49,7 @@ class Router:
         found = self._in_turn(self._fragments, tried)
         if found is not None or tried:
             return found
-        # All are down: whichever is asked gives the error.
+        # All are down: any of them returns the error.
         return self._fragments[self._next % len(self._fragments)]
 
     def _in_turn(self, fragments: Sequence[Fragment], tried: frozenset[int]) -> Fragment | None:

@@ -1,8 +1,8 @@
 """Changes of rules that clients ask for, one after the other.
 
-Owns the order: a rule is added to or removed from what the subscription has at that moment, so
-that of two changes asked for together neither undoes the other. Each is answered when every
-fragment selects by it. Called by the operations of the management node.
+Owns the order: a rule is added to or removed from the current rules of the subscription, so that of
+two concurrent changes neither undoes the other. Each is answered when every fragment applies it.
+Called by the operations of the management node.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from partibus.gateway.entity_orders import EntityOrders, OrderDone
 
 Rules = tuple[RuleSpec, ...]
 Edit = Callable[[EntityRecord, Rules], Rules]
-"""The rules that a subscription is to have, of those it has; raises what keeps it from them."""
+"""Returns the new rules of a subscription from its present ones; raises if it cannot."""
 
 
 class RuleChanges:
-    """What clients of this process have asked for and is not done yet."""
+    """Rule changes of this process's clients that are not done yet."""
 
     def __init__(self, live: LiveNamespace, lookup: Callable[[str], EntityRecord | None]) -> None:
         self._lookup = lookup
@@ -39,5 +39,5 @@ class RuleChanges:
         self._orders.ask(change, done)
 
     def close(self) -> None:
-        """The server stops: what is not done is not begun."""
+        """The server stops: pending changes are not begun."""
         self._orders.close()

@@ -1,9 +1,9 @@
 """Which subscriptions get a message of a topic: their rules, applied.
 
-Owns the join of a topic's fragments with `partibus.rules`: it answers the fragments' question
-from the rules that the catalog holds, which are compiled again when they change and not
-before they are asked for. Where no rule looks at a message, nothing of it is decoded. Called
-by the fragments of one topic for every message; the node reports changes to it.
+Owns the join of a topic's fragments with `partibus.rules`: it selects by the rules of the catalog,
+which are compiled when they are first needed after a change. Where no rule looks at a message,
+nothing of it is decoded. Called by the fragments of one topic for every message; the node reports
+changes to it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ from partibus.rules.view import MappingView
 
 FILTER_FAILED: Final = "FilterException"
 ACTION_FAILED: Final = "RuleActionException"
-"""Reasons among the dead letters (DLQ-6)."""
+"""Dead-letter reasons (DLQ-6)."""
 
 
 class TopicSelector:
@@ -34,11 +34,12 @@ class TopicSelector:
         self._subscriptions = subscriptions
         self._rules: RuleSet | None = None
         self._fixed: Selection | None = None
-        """The answer for every message, where no rule looks at any."""
+        """The selection for every message, when no rule looks at messages."""
         self._wants_dead_letters: dict[int, bool] = {}
 
     def changed(self) -> None:
-        """A subscription came, went or has other rules: the next message sees it (FLT-10)."""
+        """A subscription was created, deleted or has new rules: they apply from the next message
+        (FLT-10)."""
         self._rules = None
 
     def select(self, body: bytes, index: int, sequence: int, enqueued_ms: int) -> Selection:
@@ -50,7 +51,7 @@ class TopicSelector:
         try:
             return self._selection(view, rules.select(view))
         except DecodeError as cause:
-            # Nobody can say what the rules would: it was checked when it came in.
+            # The rules cannot be evaluated; it was checked when it came in.
             raise AssertionError("a stored message cannot be decoded") from cause
 
     def session_of(self, body: bytes) -> str | None:

@@ -1,10 +1,10 @@
 """The spans of traced messages: send, store, deliver, settle and forward.
 
 Owns what is a span of the server, when it begins and ends, and what is recorded with it, by the
-messaging conventions of OpenTelemetry. A span is recorded when it has ended, so nothing is held
-for messages that wait. Only messages whose sender sampled its trace have spans. What a recorder
-does with them is `server.telemetry`'s; without one, links and couriers hold None and do nothing.
-A message that is settled by its token alone is known by that token for as long as there is room.
+messaging conventions of OpenTelemetry. A span is recorded when it has ended, so nothing is held for
+messages that wait. Only messages whose sender sampled its trace have spans. The recorder is in
+`server.telemetry`; without one, links and couriers have None and do nothing. A message that may be
+settled by its token alone is remembered by that token while there is room.
 """
 
 import enum
@@ -21,7 +21,7 @@ from partibus.fragment.ports import SendPort
 from partibus.message.trace_context import TraceContext, TracedMessage, traced_message
 
 LOCKS_MAX: Final = 10_000
-"""Traced messages under locks that are remembered by their tokens; the oldest are forgotten."""
+"""Traced locked messages that are remembered by their tokens; the oldest are forgotten."""
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
@@ -47,7 +47,7 @@ DISPOSITIONS: Final = {
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class EndedSpan:
-    """One span, over."""
+    """One ended span."""
 
     operation: Operation
     name: str
@@ -59,10 +59,10 @@ class EndedSpan:
 
 
 class SpanRecorder(Protocol):
-    """Where spans go; it must not wait."""
+    """Where spans go; it must not block."""
 
     def record(self, span: EndedSpan) -> TraceContext:
-        """Take a span over; answers the context that its children hang on."""
+        """Accept a span; returns the context that is the parent of its children."""
         ...
 
 
@@ -73,21 +73,21 @@ class Tracing:
         self._recorder = recorder
         self.now_ns = now_ns
         self._locks: dict[tuple[int, int], TracedMessage] = {}
-        """By fragment and token, for those who settle without the link that received."""
+        """By fragment and token, for settlements outside of the receiving link."""
 
     def sends(self, path: str, name: str = "send") -> "SendTraces":
-        """The traces of what one sender gathers for one fragment."""
+        """The traces of what one sender submits to one fragment."""
         return SendTraces(self, path, name)
 
     def remember(self, fragment_id: int, traced: Mapping[int, TracedMessage]) -> None:
-        """These may be settled by their tokens alone."""
+        """Remember messages that may be settled by their tokens alone."""
         for token, message in traced.items():
             self._locks[fragment_id, token] = message
         while len(self._locks) > LOCKS_MAX:
             del self._locks[next(iter(self._locks))]
 
     def settling(self, fragment_id: int, tokens: Sequence[int]) -> list[TracedMessage]:
-        """The traced ones among locks that are being settled; they are remembered no longer."""
+        """The traced ones among locks that are being settled; they are then forgotten."""
         if not self._locks:
             return []
         found = [self._locks.pop((fragment_id, token), None) for token in tokens]
@@ -101,9 +101,10 @@ class Tracing:
         bodies: Sequence[bytes],
         now_ms: int,
     ) -> dict[int, TracedMessage]:
-        """Messages are handed to a receiver; answers the traced ones by their lock's number.
+        """Messages are delivered to a receiver; returns the traced ones by their lock's number.
 
-        The span begins when the message was stored: it shows how long the message has waited."""
+        The span begins when the message was stored: it shows how long the message has waited.
+        """
         traced: dict[int, TracedMessage] = {}
         end_ns = self.now_ns()
         for held, body in zip(messages, bodies, strict=False):
@@ -139,7 +140,7 @@ class Tracing:
     def settlement(
         self, path: str, messages: Sequence[TracedMessage], outcome: Outcome
     ) -> Callable[[BusError | None], None]:
-        """A settlement begins; what is answered is to be told how it ended."""
+        """A settlement begins; the returned callback is called when it has ended."""
         begun_ns = self.now_ns()
 
         def over(error: BusError | None) -> None:
@@ -176,7 +177,7 @@ class Tracing:
         error: BusError | None = None,
         parent: TraceContext | None = None,
     ) -> TraceContext:
-        """Hand one span over."""
+        """Record one span."""
         facts: dict[str, str | int] = {
             "messaging.system": "servicebus",
             "messaging.operation.type": operation.value,
@@ -206,14 +207,14 @@ class SendTraces:
     path: str
     name: str
     _messages: list[tuple[TracedMessage, int]] = field(init=False, default_factory=list)
-    """Each with the time when it came."""
+    """Each with its time of arrival."""
     _attempts: list[tuple[int, int, int, BusError | None]] = field(init=False, default_factory=list)
-    """The fragments that were asked: index, begin, end, and why it did not take them."""
+    """The fragments that were tried: index, begin, end, and the error if it refused."""
     _fragment: int = field(init=False, default=0)
     _begun_ns: int = field(init=False, default=0)
 
     def add(self, messages: Sequence[NewMessage]) -> None:
-        """Messages have come."""
+        """Messages have arrived."""
         now_ns = self.tracing.now_ns()
         for message in messages:
             traced = traced_message(message.body)
@@ -221,7 +222,7 @@ class SendTraces:
                 self._messages.append((traced, now_ns))
 
     def storing(self, fragment: int) -> None:
-        """They are handed to a fragment."""
+        """They are submitted to a fragment."""
         self._fragment = fragment
         self._begun_ns = self.tracing.now_ns()
 
@@ -231,7 +232,7 @@ class SendTraces:
         self._attempts.append((self._fragment, self._begun_ns, now_ns, error))
 
     def ended(self, error: BusError | None = None) -> None:
-        """The sender has its answer."""
+        """The sender has been answered."""
         end_ns = self.tracing.now_ns()
         for message, start_ns in self._messages:
             sent = self.tracing.record(
@@ -253,7 +254,7 @@ class SendTraces:
 
 
 class TracedPort:
-    """Hears what became of traced messages before the sender does."""
+    """Notices the outcome of traced messages before the sender gets it."""
 
     __slots__ = ("_port", "_traces")
 
@@ -284,7 +285,7 @@ def traced_port(
     messages: Sequence[NewMessage],
     port: SendPort,
 ) -> SendPort:
-    """The port for messages that go to one fragment; the same port where nothing is traced."""
+    """The port for messages to one fragment; the port itself when nothing is traced."""
     if tracing is None:
         return port
     traces = tracing.sends(path, name)
@@ -294,7 +295,7 @@ def traced_port(
 
 
 def _destination(path: str) -> dict[str, str | int]:
-    """Where a message went or comes from, in the words of the conventions."""
+    """Where a message went or comes from, as the conventions name it."""
     address = parse_address(path)
     if address.subscription is None:
         return {"messaging.destination.name": path}

@@ -1,7 +1,7 @@
 """The listener's end of a connection, as the gateway sees it.
 
-Owns the `Wire` protocol alone: writing, closing, and whether the socket is read. Implemented by
-the listener, and by whatever stands between it and the gateway.
+Owns only the `Wire` protocol: writing, closing, and whether the socket is read. Implemented by the
+listener, and by wrappers between it and the gateway.
 """
 
 from typing import Protocol
@@ -17,11 +17,11 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """End after what was written is sent."""
+        """Close after everything written is sent."""
         ...
 
     def linger(self) -> None:
-        """The same, though the client may still be sending: it must see what was written."""
+        """The same, while the client may still be sending: it must still get what was written."""
         ...
 
     def abort(self) -> None: ...

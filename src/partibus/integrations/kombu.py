@@ -1,9 +1,9 @@
-"""Kombu's own Service Bus transport, let through to a server with a port and without TLS.
+"""Kombu's own Service Bus transport, for a server with a port and without TLS.
 
-Owns one thing: the connection string. Kombu takes only the cloud's names (it appends the
-vendor's domain) and cannot be given a port or the emulator's way to connect, because it
-splits its URL at every semicolon. Everything else is Kombu's, unchanged. Used by applications,
-never by the server; Celery takes it by name:
+Owns one thing: the connection string. Kombu accepts only the cloud's names (it appends the vendor's
+domain) and cannot be given a port or the emulator's connection string, because it splits its URL at
+every semicolon. Everything else is Kombu's, unchanged. Used by applications, never by the server;
+Celery takes it by name:
 
     broker_url = "azureservicebus://RootManageSharedAccessKey:SAS_KEY_VALUE@localhost:5672"
     broker_transport = "partibus.integrations.kombu:Transport"

@@ -1,9 +1,9 @@
 """Listening sockets: binding a port on every address of a host, and the accept loop.
 
-Owns listening sockets only; an accepted one is handed on at once. The loop is written on
-`add_reader` because the first bytes must be peeked at before a transport takes the
-socket (TLS or plain), which `create_server` does not allow. It must never spin: when the
-process runs out of descriptors it stops looking for a moment.
+Owns listening sockets only; an accepted one is passed on at once. The loop uses `add_reader`
+because the first bytes must be peeked at before a transport takes the socket (TLS or plain), which
+`create_server` does not allow. It must never spin: when the process runs out of descriptors it
+pauses for a moment.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from partibus.listener.own_address import EVERY_INTERFACE
 
 # A burst of clients waits here while the loop is busy; the kernel caps it at somaxconn.
 BACKLOG: Final = 4096
-# Accepting is bounded per wake-up so that a flood of connections cannot starve those that
-# are served already: about a millisecond.
+# Accepting is bounded per wake-up so that a flood of connections cannot starve existing clients:
+# about a millisecond.
 ACCEPTS_PER_WAKE: Final = 16
 # Long enough for descriptors to come free, short enough that clients do not time out.
 ACCEPT_PAUSE_S: Final = 0.1
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class PortUse(enum.Enum):
-    """What a port is bound for."""
+    """What a port is used for."""
 
     OWN = "one process listens"
     SHARED = "several processes of one server listen"
@@ -46,8 +46,8 @@ class PortUse(enum.Enum):
 def bind(host: str, port: int, flag: str, *, shared: bool = False) -> list[socket.socket]:
     """Listen on `port` of every address of `host`; ConfigError names port and flag.
 
-    A `shared` port was reserved before: other processes of this server listen on it too, and
-    the kernel spreads the connections over those that live.
+    A `shared` port was reserved before: other processes of this server listen on it too, and the
+    kernel distributes the connections over the running ones.
     """
     return _bind_everywhere(host, port, flag, PortUse.SHARED if shared else PortUse.OWN)
 
@@ -55,7 +55,8 @@ def bind(host: str, port: int, flag: str, *, shared: bool = False) -> list[socke
 def reserve(host: str, port: int, flag: str) -> list[socket.socket]:
     """Hold `port` for processes that will share it, without listening on it.
 
-    A port that anybody else listens on is refused, even if that one would share it."""
+    A port that another program listens on is refused, even if that would share it.
+    """
     return _bind_everywhere(host, port, flag, PortUse.RESERVED)
 
 
@@ -117,7 +118,7 @@ def _bind_one(family: socket.AddressFamily, address: str, port: int, use: PortUs
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((address, port))
         if use is PortUse.RESERVED:
-            # Only now, so that a port which another server shares is seen to be in use.
+            # Only now, so that a port shared by another server is seen to be in use.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         else:
             sock.listen(BACKLOG)
@@ -142,7 +143,7 @@ def _refusal(error: OSError, host: str, port: int, flag: str) -> ConfigError:
 
 @dataclass(eq=False, slots=True)
 class AcceptLoop:
-    """Takes connections off one listening socket and hands them to `admit`."""
+    """Accepts connections from one listening socket and passes them to `admit`."""
 
     loop: asyncio.AbstractEventLoop
     sock: socket.socket
@@ -153,7 +154,7 @@ class AcceptLoop:
         self._resume()
 
     def close(self) -> None:
-        """Stop listening; connections that were handed on are not touched."""
+        """Stop listening; accepted connections are not touched."""
         if self._pause is not None:
             self._pause.cancel()
         self.loop.remove_reader(self.sock.fileno())
@@ -178,7 +179,7 @@ class AcceptLoop:
             self.admit(accepted)
 
     def _stop_for_a_moment(self, error: OSError) -> None:
-        """The waiting connection stays readable, so looking again at once would spin."""
+        """The waiting connection stays readable, so trying again at once would spin."""
         if error.errno not in _OUT_OF_RESOURCES:
             log.error("accept failed: %s", error)
         else:

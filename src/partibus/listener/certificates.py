@@ -1,8 +1,8 @@
 """X.509 for the development CA: making keys and signing certificates.
 
-Owns the shape of the certificates (EC P-256, SHA-256), and no file beyond reading one back.
-Importing it loads `cryptography`, so it is imported only when something must be made or a
-certificate of the user's be read.
+Owns the form of the certificates (EC P-256, SHA-256), and no files except for reading one back.
+Importing it loads `cryptography`, so it is imported only to make something or to read a certificate
+of the user's.
 """
 
 import datetime
@@ -19,15 +19,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from partibus.domain.errors import ArgumentError, ConfigError
 
 CA_COMMON_NAME: Final = "Partibus development CA"
-# A common name holds 64 characters at most; the alternative names carry the rest.
+# A common name has at most 64 characters; the alternative names contain the rest.
 SERVER_COMMON_NAME: Final = "Partibus"
-# Machines whose clocks lag must not see a certificate from the future.
+# On machines whose clocks lag a certificate must not be from the future.
 BACKDATED: Final = datetime.timedelta(days=1)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Facts:
-    """What people ask about a certificate."""
+    """What people want to know about a certificate."""
 
     names: tuple[str, ...]
     issuer: str
@@ -45,7 +45,7 @@ class Authority:
 
     @property
     def until_ms(self) -> int:
-        """When the CA's own certificate ends."""
+        """When the CA's own certificate expires."""
         return int(self._certificate.not_valid_after_utc.timestamp()) * 1000
 
     def certificate_pem(self) -> bytes:
@@ -57,14 +57,14 @@ class Authority:
     def issue(
         self, names: tuple[str, ...], now_ms: int, until_ms: int, *, is_peer: bool = False
     ) -> tuple[bytes, bytes]:
-        """A server certificate with the CA's behind it, and its private key, as PEM; that of a
-        peer is shown when it connects as well."""
+        """A server certificate followed by the CA's, and its private key, as PEM; that of a peer is
+        valid for clients as well."""
         key = ec.generate_private_key(ec.SECP256R1())
         return self._sign(key.public_key(), names, now_ms, until_ms, is_peer), _key_pem(key)
 
     def certify(self, request: bytes, name: str, now_ms: int, until_ms: int) -> bytes:
-        """The certificate of a peer for the key of a request; of the request only the key counts.
-        ArgumentError when it is not one."""
+        """The certificate of a peer for the key of a request, of which only the key counts. Raises
+        ArgumentError when it is not a request."""
         try:
             read = x509.load_pem_x509_csr(request)
             key = read.public_key()
@@ -115,7 +115,7 @@ def make_authority(now_ms: int, until_ms: int, name: str = CA_COMMON_NAME) -> Au
 
 
 def load_authority(certificate_path: Path, key_path: Path) -> Authority:
-    """The CA that lies in the files; ConfigError when they hold something else."""
+    """The CA in the files; ConfigError when they contain something else."""
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
         key = serialization.load_pem_private_key(key_path.read_bytes(), password=None)
@@ -142,7 +142,7 @@ def read_facts(path: Path) -> Facts:
 
 
 def bundle(certificates: bytes, now_ms: int) -> bytes:
-    """PEM with the first certificate, and those of the others that have not ended, each once."""
+    """PEM with the first certificate, and those of the others that have not expired, each once."""
     found: list[x509.Certificate] = []
     for each in x509.load_pem_x509_certificates(certificates):
         if each not in found and (not found or each.not_valid_after_utc > _moment(now_ms)):

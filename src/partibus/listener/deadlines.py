@@ -1,9 +1,9 @@
-"""A crowd of connections that must each get somewhere in time, under one timer.
+"""Deadlines for many connections under one timer.
 
-Owns the only timer of the listener: ten thousand silent connections cost ten thousand
-small entries and one wake-up a second, never a timer or a task each. Every member has the
-same time limit, so the order of arrival is the order of expiry and a sweep looks only at
-the front. Used by the listener for silent, closing and half-asked connections.
+Owns the only timer of the listener: ten thousand silent connections cost ten thousand small entries
+and one wake-up a second, never a timer or a task each. Every member has the same time limit, so the
+order of arrival is the order of expiry and a sweep checks only the front. Used by the listener for
+silent and closing connections and for incomplete requests.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
 
-# Time limits here are seconds to minutes; being late by up to one second hurts nobody.
+# Time limits here are seconds to minutes; being up to one second late is harmless.
 SWEEP_PERIOD_S: Final = 1.0
 
 
 class Expiring(Protocol):
-    """Something that is notified when its time is over."""
+    """Something that is notified when its time is up."""
 
     def expire(self) -> None:
-        """End now. Called once, after the member has left the crowd."""
+        """End now. Called once, after the member was removed."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class Deadlines:
-    """Members in order of arrival, each to be expired `limit_ms` after it came."""
+    """Members in order of arrival, each to be expired `limit_ms` later."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -49,11 +49,11 @@ class Deadlines:
             self._timer = self.loop.call_later(SWEEP_PERIOD_S, self._on_timer)
 
     def forget(self, member: Expiring) -> None:
-        """The member got there, or is gone; forgetting twice is harmless."""
+        """The member is done or gone; forgetting twice is harmless."""
         self._members.pop(member, None)
 
     def sweep(self) -> int:
-        """Expire every member whose time is over; answers how many."""
+        """Expire every member whose time is up; returns how many."""
         now_ms = self.clock.monotonic_ms()
         expired = 0
         while self._members:
@@ -65,14 +65,14 @@ class Deadlines:
         return expired
 
     def expire_oldest(self) -> bool:
-        """Make room: expire the member that came first; False when there is none."""
+        """Make room: expire the oldest member; False when there is none."""
         if not self._members:
             return False
         self._expire_first(next(iter(self._members)))
         return True
 
     def close(self) -> None:
-        """Expire everybody and stop the timer."""
+        """Expire all members and stop the timer."""
         while self.expire_oldest():
             pass
         if self._timer is not None:

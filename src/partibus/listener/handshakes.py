@@ -1,10 +1,10 @@
 """A bound on TLS handshakes in progress, and on those that begin in one turn of the loop: each
 costs tens of kilobytes and a millisecond before the peer has proved anything.
 
-Owns who shakes hands now and who waits for a turn. A waiting socket stays unread and costs
-next to nothing. The newest waits least: after a storm of reconnects its client is the most
-likely to be still there, and in a flood of half handshakes it is the one that is not part
-of it. Used by the listener.
+Owns which sockets may begin a handshake and which wait. A waiting socket stays unread and costs
+next to nothing. The newest goes first: after a storm of reconnects its client is the most likely to
+be still there, and in a flood of half handshakes it is the one that is not part of it. Used by the
+listener.
 """
 
 import socket
@@ -17,26 +17,26 @@ from partibus.listener.sniff import FirstBytes
 
 # About 40 KiB each with uvloop, 300 KiB with asyncio: 20 MiB to 150 MiB at most.
 HANDSHAKES_MAX: Final = 512
-# An honest handshake is over in a few round trips; while others wait, no one gets longer.
+# A normal handshake takes a few round trips; while others wait, none gets longer.
 PATIENCE_MS: Final = 1_000
-# A key exchange and a signature each, which hold up the loop: a storm of reconnects must leave
-# time between them for those who are connected.
+# A key exchange and a signature each, which block the loop: a storm of reconnects must leave time
+# for connected clients in between.
 STARTS_PER_TURN: Final = 4
 
 Soon = Callable[[Callable[[], None]], object]
-"""Has something run in the next turn of the loop."""
+"""Runs something in the next turn of the loop."""
 
 
 @dataclass(eq=False, slots=True)
 class Handshakes:
-    """Gives turns to those who want to shake hands."""
+    """Limits concurrent handshakes."""
 
     clock: Clock
     begin: Callable[[FirstBytes, socket.socket], None]
     soon: Soon
     most: int = HANDSHAKES_MAX
     _shaking: dict[FirstBytes, int] = field(init=False, default_factory=dict)
-    """Since when, oldest first."""
+    """By start time, oldest first."""
     _waiting: dict[FirstBytes, socket.socket] = field(init=False, default_factory=dict)
     _started: int = field(init=False, default=0)  # in this turn of the loop
 
@@ -46,19 +46,19 @@ class Handshakes:
         return len(self._shaking)
 
     def ask(self, first: FirstBytes, sock: socket.socket) -> None:
-        """Begin at once, or when somebody has ended; a slow one is made to."""
+        """Begin at once, or when another one has ended; a slow one is aborted."""
         self._waiting[first] = sock
         if len(self._shaking) >= self.most:
             self._end_slowest()
         self._give_turns()
 
     def end(self, first: FirstBytes) -> None:
-        """The handshake is over, however it went."""
+        """The handshake is over, whatever its outcome."""
         self._shaking.pop(first, None)
         self._give_turns()
 
     def withdraw(self, first: FirstBytes) -> socket.socket | None:
-        """Stop waiting; answers the socket, or None when the turn has come already."""
+        """Stop waiting; returns the socket, or None when its handshake has begun already."""
         return self._waiting.pop(first, None)
 
     def _give_turns(self) -> None:
@@ -71,7 +71,7 @@ class Handshakes:
             self.begin(first, sock)
 
     def _turned(self) -> None:
-        """The loop has turned: as many as before may begin."""
+        """A new turn of the loop: as many as before may begin."""
         self._started = 0
         self._give_turns()
 

@@ -1,10 +1,10 @@
 """HTTP on a sniffed connection: uvicorn's protocol around the node's application.
 
-Owns the HTTP connections and their time limits. It serves whatever application it is
-given and knows no route. Importing this module costs a tenth of a second (uvicorn, h11),
-so the listener does it in a thread when the first HTTP request arrives, not at start.
-A request for AMQP over WebSocket leaves uvicorn here, with its connection: AMQP needs the
-pump of `tcp`, not an application that is awaited for each message.
+Owns the HTTP connections and their time limits. It serves whatever application it is given and must
+never know a route. Importing this module costs a tenth of a second (uvicorn, h11), so the listener
+does it in a thread when the first HTTP request arrives, not at start. A request for AMQP over
+WebSocket leaves uvicorn here, with its connection: AMQP needs the pump of `tcp`, not an application
+that is awaited for each message.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from partibus.domain.observing_cost import OBSERVING, is_observer
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.upgrade import WEBSOCKET_PATHS, Answer, answer
 
-# Health checkers and admin clients ask again every few seconds to half a minute.
+# Health checkers and admin clients send a request every few seconds to half a minute.
 KEEP_ALIVE_S: Final = 30
 # One request line with its headers; SAS tokens in a header stay well under 4 KiB.
 REQUEST_HEAD_BYTES_MAX: Final = 32 * 1024
 
-# Takes a connection whose head asks for a WebSocket, our answer to it, and what came behind.
+# Takes a connection whose head asks for a WebSocket, our answer, and the bytes after it.
 Upgrade = Callable[[asyncio.Transport, Answer, bytes], None]
 
 
@@ -42,7 +42,7 @@ class HttpFront:
         asking: Deadlines,
         upgrade: Upgrade,
     ) -> None:
-        # What a stranger sends wrongly is answered with 400, not written to our log.
+        # Invalid requests of strangers are answered with 400, not logged.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._loop = loop
         self._state = ServerState()
@@ -73,7 +73,7 @@ class HttpFront:
         return HttpConnection(self._loop, self._config, self._state, self._asking, self._upgrade)
 
     async def close(self, grace_s: float) -> None:
-        """Let running requests end within `grace_s`, then end every connection."""
+        """Let running requests end within `grace_s`, then close every connection."""
         for connection in list(self._state.connections):
             connection.shutdown()
         tasks = list(self._state.tasks)
@@ -87,7 +87,7 @@ class HttpFront:
 
 
 class _AttentiveConnection(h11.Connection):
-    """Remembers header names in the case they came in: over REST they are names of properties."""
+    """Remembers header names in their original case: over REST they are names of properties."""
 
     headers_as_sent: list[tuple[bytes, bytes]]
 
@@ -101,7 +101,8 @@ class _AttentiveConnection(h11.Connection):
 
 
 def _in_origin_form(request: h11.Request) -> h11.Request:
-    """A target that is a whole address, as Java's WebSocket asks, made a path (RFC 9112, 3.2.2)."""
+    """Converts an absolute target, as Java's WebSocket client sends it, to a path (RFC 9112,
+    3.2.2)."""
     scheme, mark, rest = request.target.partition(b"://")
     if not mark or scheme.lower() not in (b"http", b"https"):
         return request
@@ -115,13 +116,13 @@ def _in_origin_form(request: h11.Request) -> h11.Request:
 
 
 def _refuse_dubious(request: h11.Request) -> None:
-    """What h11 lets pass and we do not; uvicorn answers with 400 and closes the connection."""
+    """What h11 accepts and we do not; uvicorn answers with 400 and closes the connection."""
     names = [name for name, _value in request.headers]
     if b"content-length" in names and b"transfer-encoding" in names:
-        # Two lengths: a proxy in front may have taken the other one (RFC 9112, 6.1).
-        raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding is refused")
-    # h11 looks at the limit while a head is incomplete; one that came in a single read is not
-    # looked at. ": " and the end of the line are four bytes, as are those of the request line.
+        # Two lengths: a proxy in front may have used the other one (RFC 9112, 6.1).
+        raise h11.RemoteProtocolError("Content-Length with Transfer-Encoding is refused")
+    # h11 checks the limit only while a head is incomplete, not for one that came in a single
+    # read. ": " and the end of the line are four bytes, as are those of the request line.
     size = len(request.method) + len(request.target)
     size += sum([len(name) + len(value) + 4 for name, value in request.headers])
     if size > REQUEST_HEAD_BYTES_MAX:
@@ -129,7 +130,7 @@ def _refuse_dubious(request: h11.Request) -> None:
 
 
 class HttpConnection(H11Protocol):
-    """uvicorn's connection, with a time limit on asking: it has none of its own."""
+    """uvicorn's connection, with a time limit for requests, which uvicorn lacks."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class HttpConnection(H11Protocol):
         if not is_asking or self._is_upgraded or self.transport.is_closing():
             self._asking.forget(self)
         elif self not in self._asking:
-            # The time runs from the first byte of a request; drops of it do not renew it.
+            # The time runs from the first byte of a request; more bytes do not renew it.
             self._asking.watch(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -167,14 +168,14 @@ class HttpConnection(H11Protocol):
         self.transport.abort()
 
     def _should_upgrade(self) -> bool:
-        """AMQP is the only upgrade; the application answers any other request as it stands."""
-        # Asked once for each request, when its scope is made: the moment to add what
-        # applications need and ASGI does not carry.
+        """AMQP is the only upgrade; any other request is left to the application."""
+        # Called once for each request, when its scope is made: the moment to add what
+        # applications need and ASGI does not provide.
         self.scope["state"]["headers_as_sent"] = self._attentive.headers_as_sent
         return self.scope["path"] in WEBSOCKET_PATHS and self._get_upgrade() == b"websocket"
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Let go of the connection: from here on it is a WebSocket, or refused and ended."""
+        """Give up the connection: from here on it is a WebSocket, or refused and closed."""
         self._is_upgraded = True
         self.connections.discard(self)
         behind, _is_ended = self.conn.trailing_data

@@ -1,9 +1,9 @@
-"""The front of a node: every socket comes in here and is led to the protocol it speaks.
+"""The front of a node: every socket arrives here and is passed to the protocol it speaks.
 
-Owns the ports, the admission of sockets and the way from a raw socket over its first
-bytes to AMQP or HTTP. It must never make a task, a timer or a transport for a peer that
-has said nothing: that is one descriptor and one small entry. Started and stopped by the
-server; it hands AMQP connections to the gateway through `connect`.
+Owns the ports, the admission of sockets and the dispatch of a raw socket, by its first bytes, to
+AMQP or HTTP. It must never make a task, a timer or a transport for a peer that has sent nothing:
+that is one descriptor and one small entry. Started and stopped by the server; it passes AMQP
+connections to the gateway through `connect`.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from partibus.listener.http import HttpFront
     from partibus.listener.upgrade import Answer
 
-# How long a peer may take to show what it speaks, at each of: first byte, whole opening,
-# HTTP request head. Slow links need a second or two; port scanners never say a word.
+# How long a peer may take to show its protocol, at each of: first byte, whole opening, HTTP
+# request head. Slow links need a second or two; port scanners never send a byte.
 HANDSHAKE_MS: Final = 30_000
-# Two round trips and one signature; more means that the peer is not trying.
+# Two round trips and one signature; a peer that needs more is not trying.
 TLS_HANDSHAKE_S: Final = 10.0
 TLS_SHUTDOWN_S: Final = 5.0
-# How long the last bytes of a closing connection may wait for the peer to take them.
+# How long the last bytes of a closing connection may wait for the peer to read them.
 CLOSING_MS: Final = 10_000
-# How long peers have to take the close frame when the node stops.
+# How long peers have to read the close frame when the node stops.
 STOP_GRACE_S: Final = 5.0
-# Sockets beyond the AMQP connections: health checks and new arrivals must get in even
-# when every AMQP connection that the profile allows is taken.
+# Sockets beyond the AMQP connections: health checks and new arrivals must be admitted even when
+# every AMQP connection that the profile allows is in use.
 HEADROOM_SOCKETS: Final = 256
 # Enough of a peek to refuse garbage at once; the longest opening has 8 bytes.
 PEEK_BYTES: Final = 8
@@ -51,10 +51,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ListenerLimits:
-    """How much the world may ask of the listener."""
+    """Limits of the listener."""
 
     connections_max: int  # AMQP connections
-    sockets_max: int  # all sockets, those that have said nothing included
+    sockets_max: int  # all sockets, including silent ones
     handshake_ms: int = HANDSHAKE_MS
     closing_ms: int = CLOSING_MS
 
@@ -78,7 +78,7 @@ class Listener:
         self._tls_context = tls_context
         self._http_application = http_application
         self._accept_loops: list[AcceptLoop] = []
-        # Each open connection is in exactly one of these four places.
+        # Each open connection is in exactly one of these four.
         self.silent = Deadlines(loop, clock, limits.handshake_ms)
         self._amqp: set[AmqpProtocol] = set()
         self._http: HttpFront | None = None
@@ -98,7 +98,7 @@ class Listener:
         self._accept_loops.append(AcceptLoop(self._loop, sock, self._admit))
 
     def close_ports(self) -> None:
-        """Let nobody in any more; those who have said nothing yet are sent away."""
+        """Admit no more connections; silent ones are closed."""
         for accept_loop in self._accept_loops:
             accept_loop.close()
         self._accept_loops.clear()
@@ -107,7 +107,7 @@ class Listener:
             first.expire()
 
     async def drain(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Wait until the connections have ended, and cut off those that do not in time."""
+        """Wait until the connections have ended, and cut off those that do not end in time."""
         if self._http_loading is not None:
             await asyncio.wait([self._http_loading])
         if self._starting:
@@ -131,14 +131,14 @@ class Listener:
 
     @property
     def socket_count(self) -> int:
-        """How many accepted sockets are open, whatever they speak or do not speak."""
+        """How many accepted sockets are open, whatever their protocol."""
         http_count = 0 if self._http is None else self._http.connection_count
         return len(self.silent) + len(self._http_waiting) + len(self._amqp) + http_count
 
     # --- a new socket -----------------------------------------------------------------------
 
     def _admit(self, sock: socket.socket) -> None:
-        """Take a socket in; when full, the longest silent one makes room for it."""
+        """Admit a socket; when full, the longest silent one is closed for it."""
         if self.socket_count >= self._limits.sockets_max and not self.silent.expire_oldest():
             sock.close()
             self._refused("sockets", self._limits.sockets_max)
@@ -149,11 +149,11 @@ class Listener:
         self.silent.watch(silent)
 
     def _refused(self, what: str, most: int) -> None:
-        """One line for each, as far as the limit on refusals goes."""
+        """Log one line each, within the limit for refusals."""
         refused("connection refused", ServerBusy(f"All {most} {what} are in use."))
 
     def spoke(self, silent: "SilentSocket", first: bytes) -> None:
-        """A silent socket became readable, and these are the bytes that wait in it."""
+        """A silent socket became readable; these are its first bytes."""
         self.silent.forget(silent)
         traffic = sniff(first)
         if not first or traffic is Traffic.UNKNOWN:
@@ -179,7 +179,7 @@ class Listener:
     async def _start(
         self, first: FirstBytes, sock: socket.socket, context: ssl.SSLContext | None
     ) -> None:
-        """Put a transport around the socket; with TLS, shake hands first."""
+        """Put a transport around the socket; with TLS, do the handshake first."""
         try:
             await self._loop.connect_accepted_socket(
                 lambda: first,
@@ -189,11 +189,11 @@ class Listener:
                 ssl_shutdown_timeout=None if context is None else TLS_SHUTDOWN_S,
             )
         except OSError as error:
-            # A peer that distrusts our certificate, or left: its business.
+            # The peer does not trust our certificate, or left: not our error.
             log.debug("connection did not start: %s", error)
 
     def _started(self, first: FirstBytes, sock: socket.socket) -> None:
-        """Runs also when the start failed or was given up before its first step."""
+        """Also called when the start failed or was cancelled before its first step."""
         self._starting.pop(first, None)
         self._handshakes.end(first)
         if first.transport is None:
@@ -282,7 +282,7 @@ class Listener:
             self._http_loading.add_done_callback(self._http_loaded)
 
     def _load_http(self) -> None:
-        """In a thread: importing the HTTP stack would hold up the loop."""
+        """In a thread: importing the HTTP stack would block the loop."""
         from partibus.listener.http import HttpFront
 
         application = self._http_application()
@@ -292,7 +292,7 @@ class Listener:
         error = loading.exception()
         if error is not None:
             self._http_loading = None
-            log.error("HTTP cannot be served, trying again when asked again: %s", error)
+            log.error("HTTP cannot be served, trying again with the next request: %s", error)
         waiting, self._http_waiting = self._http_waiting, {}
         for first in waiting:
             assert first.transport is not None
@@ -305,7 +305,7 @@ class Listener:
 
 @dataclass(eq=False, slots=True)
 class SilentSocket:
-    """An accepted socket that has not said a word: a descriptor and a reader, no more."""
+    """An accepted socket that has sent nothing: a descriptor and a reader, no more."""
 
     loop: asyncio.AbstractEventLoop
     sock: socket.socket
@@ -315,7 +315,7 @@ class SilentSocket:
         self.loop.add_reader(self.sock.fileno(), self._on_readable)
 
     def expire(self) -> None:
-        """It stayed silent for too long, or must make room."""
+        """It was silent for too long, or must make room."""
         self.loop.remove_reader(self.sock.fileno())
         self.sock.close()
 

@@ -1,8 +1,8 @@
-"""The address of this machine, as others call it.
+"""The address of this machine for others.
 
-Owns the answer to one question: what a server that listens on every address tells its clients to
-connect to. Nothing is sent: the system is asked which of its addresses it would send from.
-Called when a server starts, for the READY line and for the names of its certificate.
+Owns one answer: the address for clients of a server that listens on every address. Nothing is sent:
+the system is asked which of its addresses it would send from. Called when a server starts, for the
+READY line and for the names of its certificate.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ _ELSEWHERE: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:d
 
 
 def is_every_address(host: str) -> bool:
-    """Whether a server on `host` listens on every address of the machine, of a family at least."""
+    """Whether a server on `host` listens on every address of the machine, of at least one
+    family."""
     if host == EVERY_INTERFACE:
         return True
     try:
@@ -28,10 +29,11 @@ def is_every_address(host: str) -> bool:
 
 
 def own_address(host: str) -> str:
-    """What others call this machine: its address on the default route, else its name.
+    """The address of this machine on the default route, else its name.
 
-    A name is given only where it leads to an address that others can reach; with neither, the
-    machine has no network and `localhost` is all there is."""
+    A name is returned only if it resolves to an address that others can reach; with neither, the
+    machine has no network and the result is `localhost`.
+    """
     families = [socket.AF_INET, socket.AF_INET6]
     if ":" in host:
         families.reverse()

@@ -1,10 +1,10 @@
-"""The certificate that is served, from its files, and again when they change.
+"""The certificate that is served, reloaded when its files change.
 
-Owns the TLS context and the moments at which the files are looked at: when a client begins
-a handshake, at most once a second. A pair that does not fit (half of it replaced so far) is
-reported and the last good one served on; connections that stand are never touched. No timer
-and no signal is needed, so every worker follows by itself. Used by the listener through
-`context`; made by the server for the user's files and by `tls` for its own.
+Owns the TLS context and when the files are checked: when a client begins a handshake, at most once
+a second. A pair that does not match (half of it replaced so far) is reported and the last valid one
+stays in use; open connections are never touched. No timer and no signal is needed, so every worker
+follows by itself. Used by the listener through `context`; made by the server for the user's files
+and by `tls` for its own.
 """
 
 import logging
@@ -17,7 +17,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 
 LOOK_MS: Final = 1_000
-"""Files are looked at this often at most; a certificate is replaced every few weeks."""
+"""The minimum time between two checks; a certificate is replaced every few weeks."""
 DAY_MS: Final = 24 * 60 * 60 * 1000
 WARNING_DAYS: Final = 30
 """Days before its expiry from which a certificate causes a warning, once a day."""
@@ -63,7 +63,7 @@ class ServedCertificate:
         self._warn_if_ending()
 
     def context(self) -> ssl.SSLContext:
-        """The context for a handshake that begins now."""
+        """The context for a new handshake."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms
@@ -72,7 +72,7 @@ class ServedCertificate:
         return self._context
 
     def server_pair(self) -> tuple[bytes, bytes]:
-        """The certificate and its key, for who serves TLS without this context."""
+        """The certificate and its key, for TLS servers that do not use this context."""
         return self._certificate_path.read_bytes(), self._key_path.read_bytes()
 
     def _follow(self) -> None:

@@ -1,9 +1,8 @@
-"""What is a peer speaking? The first bytes tell AMQP, TLS and HTTP apart.
+"""Protocol detection: the first bytes distinguish AMQP, TLS and HTTP.
 
-Owns the table of openings and the protocol that waits for enough bytes to decide. It
-must never consume a byte that belongs to the protocol it hands over to: everything it
-saw is fed on. The listener calls `sniff` on peeked bytes and attaches `FirstBytes` to
-every new transport.
+Owns the table of openings and the protocol that waits for enough bytes to decide. It must never
+consume a byte that belongs to the protocol it hands over to: everything it read is passed on. The
+listener calls `sniff` on peeked bytes and attaches `FirstBytes` to every new transport.
 """
 
 import asyncio
@@ -24,8 +23,8 @@ class Traffic(Enum):
     UNKNOWN = auto()
 
 
-# The protocol id and the version behind "AMQP" are the engine's to judge: it answers a
-# version that it does not speak with the one that it does [2.2].
+# The engine checks the protocol id and the version after "AMQP": it answers an unknown version
+# with its own [2.2].
 OPENINGS: Final[tuple[tuple[bytes, Traffic], ...]] = (
     (b"AMQP", Traffic.AMQP),
     (b"GET ", Traffic.HTTP),
@@ -41,7 +40,7 @@ OPENINGS: Final[tuple[tuple[bytes, Traffic], ...]] = (
 
 
 def sniff(first: bytes) -> Traffic:
-    """Judge the bytes that came so far; UNDECIDED asks for more of them."""
+    """Classify the bytes so far; UNDECIDED means that more are needed."""
     if not first:
         return Traffic.UNDECIDED
     if first[0] == TLS_HANDSHAKE:
@@ -59,11 +58,11 @@ class Reception(Protocol):
     """Receives the protocol of a new connection."""
 
     def given_up(self, first: "FirstBytes") -> None:
-        """Its time was over before it had a transport."""
+        """Its time was up before it had a transport."""
         ...
 
     def decided(self, first: "FirstBytes", traffic: Traffic, data: bytes) -> None:
-        """The peer speaks `traffic`, and `data` is all that it said; called once."""
+        """The peer speaks `traffic`, and `data` is all it has sent; called once."""
         ...
 
     def departed(self, first: "FirstBytes") -> None:
@@ -72,7 +71,7 @@ class Reception(Protocol):
 
 
 class FirstBytes(asyncio.Protocol):
-    """Holds a new connection until its opening is known, then lets go of it."""
+    """Holds a new connection until its protocol is known, then passes it on."""
 
     __slots__ = ("_heard", "_is_decided", "reception", "transport")
 
@@ -95,7 +94,7 @@ class FirstBytes(asyncio.Protocol):
             self.reception.decided(self, traffic, self._heard)
 
     def hand_over(self, protocol: asyncio.Protocol) -> None:
-        """Give the connection, and all that was heard on it, to the protocol it is for."""
+        """Pass the connection, with all bytes read so far, to its protocol."""
         assert self.transport is not None
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
@@ -105,7 +104,7 @@ class FirstBytes(asyncio.Protocol):
         self.reception.departed(self)
 
     def expire(self) -> None:
-        """The peer took too long to say what it speaks, or must make room."""
+        """The peer took too long to show its protocol, or must make room."""
         if self.transport is None:
             self.reception.given_up(self)
         else:

@@ -1,9 +1,9 @@
 """AMQP over a byte stream: one `asyncio.Protocol` pumping one client connection.
 
-Owns the watermarks of both directions and the way a connection ends. It looks at no
-byte: what arrives goes to the gateway in the chunks the loop read, what the gateway
-writes goes to the transport. Made by the listener when the first bytes said AMQP; plain
-TCP and TLS look the same from here, and a WebSocket is this with frames (`websocket`).
+Owns the watermarks of both directions and how a connection ends. It must never look at a byte: what
+arrives goes to the gateway in the chunks the loop read, what the gateway writes goes to the
+transport. Made by the listener when the first bytes are AMQP; plain TCP and TLS look the same from
+here, and a WebSocket is this with frames (`websocket`).
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Final, Protocol, cast
 
 from partibus.listener.deadlines import Deadlines
 
-# What may lie unsent for one peer before the gateway is asked to stop writing: several
-# frames of the largest size (256 KiB) would stall a link, a hundredth of it would make
-# small messages cost a wake-up each. 5,000 peers that never read hold 1.25 GiB at most.
+# What may be unsent for one peer before the gateway is asked to stop writing: several frames of
+# the largest size (256 KiB) would stall a link, a hundredth of it would make small messages cost
+# a wake-up each. 5,000 peers that never read use 1.25 GiB at most.
 WRITE_BUFFER_BYTES_HIGH: Final = 256 * 1024
 WRITE_BUFFER_BYTES_LOW: Final = 64 * 1024
-# A peer that is sent away while it sends has seen our last words, or is gone, when it has
-# been silent for this long: several round trips of a slow network.
+# A peer that is disconnected while it sends has read our last bytes, or is gone, when it has been
+# silent for this long: several round trips of a slow network.
 LINGER_QUIET_S: Final = 0.25
 
 
@@ -93,7 +93,7 @@ class AmqpProtocol(asyncio.Protocol):
             self._client.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # A reset is how many clients say goodbye, so `exc` is nobody's news.
+        # Many clients end with a reset, so `exc` is not worth reporting.
         self._closing.forget(self)
         self._lost(self)
         client, self._client = self._client, None
@@ -103,24 +103,25 @@ class AmqpProtocol(asyncio.Protocol):
     # --- called by the gateway (its `Wire`) -----------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send, or drop when the connection is ending: its peer will read no more."""
+        """Send, or drop when the connection is closing: its peer will read no more."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.write(data)
 
     def close(self) -> None:
-        """End after what was written is sent; a peer that does not read is cut off in time."""
+        """Close after everything written is sent; a peer that does not read is cut off in time."""
         assert self._transport is not None
         if not self._transport.is_closing():
             self._closing.watch(self)
             self._transport.close()
 
     def linger(self) -> None:
-        """End after what was written is sent, though the peer may be sending itself.
+        """Close after everything written is sent, even while the peer is still sending.
 
-        To close a socket on which something lies unread resets the connection, and the peer loses
-        what it has not read yet: the answers to its last sends. So what comes is read and
-        thrown away until the peer has gone or is silent."""
+        Closing a socket with unread data resets the connection, and the peer loses what it has not
+        read yet: the answers to its last sends. So incoming data is read and discarded until the
+        peer has gone or is silent.
+        """
         transport = self._transport
         assert transport is not None
         if self._is_lingering or transport.is_closing():
@@ -145,12 +146,12 @@ class AmqpProtocol(asyncio.Protocol):
                 transport.close()
 
     def abort(self) -> None:
-        """End at once, dropping what was not sent."""
+        """Close at once, dropping what was not sent."""
         assert self._transport is not None
         self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Take no more from the peer; the kernel's buffers and then the peer will wait."""
+        """Stop reading from the peer; the kernel's buffers fill up and then the peer waits."""
         assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.pause_reading()
@@ -161,12 +162,12 @@ class AmqpProtocol(asyncio.Protocol):
             self._transport.resume_reading()
 
     def finish(self) -> None:
-        """The server stops, and the gateway has closed: wait for no answer of the peer."""
+        """The server stops, and the gateway has closed: do not wait for the peer."""
 
     # --- called by the deadlines ----------------------------------------------------------
 
     def expire(self) -> None:
-        """The peer did not take the last bytes in time."""
+        """The peer did not read the last bytes in time."""
         self.abort()
 
 

@@ -1,9 +1,9 @@
 """TLS for a server without certificates: a development CA, made on first need.
 
-Owns the directory with the CA and the server's certificate. It must never make a CA where a
-usable one lies: clients have been configured to trust that one. `cryptography` is imported only
-when something must be made, which keeps later starts quick. Called by the server at start,
-by the listener on a ClientHello (through `served_certificate`), and by `partibus cert`.
+Owns the directory with the CA and the server's certificate. It must never make a CA where there is
+a usable one: clients have been configured to trust it. `cryptography` is imported only when
+something must be made, which keeps later starts quick. Called by the server at start, by the
+listener on a ClientHello (through `served_certificate`), and by `partibus cert`.
 """
 
 import json
@@ -22,7 +22,7 @@ from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCer
 
 # Under the 825 days that some platforms allow a server certificate.
 VALIDITY_DAYS: Final = 730
-# Ten years: every new CA must be brought to every client again.
+# Ten years: every new CA must be distributed to every client again.
 CA_VALIDITY_DAYS: Final = 3_650
 # A start within the last month of validity makes new ones.
 RENEWAL_DAYS: Final = WARNING_DAYS
@@ -69,13 +69,13 @@ class DevelopmentAuthority:
         return self._served.context()
 
     def server_pair(self) -> tuple[bytes, bytes]:
-        """The server's certificate and its key, for who serves TLS without this context."""
+        """The server's certificate and its key, for TLS servers that do not use this context."""
         return self._served.server_pair()
 
     def issue(self, names: Sequence[str], *, new_authority: bool = False) -> None:
-        """Write a new server certificate, under the CA that is here if it will do.
+        """Write a new server certificate, signed by the existing CA if it is usable.
 
-        A server that runs on these files serves the new one from its next connection on.
+        A server that uses these files serves the new one from its next connection on.
         """
         try:
             self._issue(tuple(dict.fromkeys(names)), new_authority)
@@ -85,14 +85,14 @@ class DevelopmentAuthority:
             ) from error
 
     def noted_names(self) -> tuple[str, ...]:
-        """The names of the certificate that is here; none when it cannot be read."""
+        """The names in the existing certificate; empty when it cannot be read."""
         try:
             return self._note()[1]
         except (OSError, ValueError, KeyError, TypeError):
             return ()
 
     def _until_ms(self, path: Path) -> int:
-        """As the note says, which is quick; while it is being written, as the file does."""
+        """From the note, which is fast; while that is being written, from the file."""
         try:
             return self._note()[0]
         except (OSError, ValueError, KeyError, TypeError):
@@ -105,7 +105,7 @@ class DevelopmentAuthority:
         return int(issued["until_ms"]), tuple(map(str, issued["names"]))
 
     def _is_noted_as_good(self) -> bool:
-        """Whether the note of the last issue says that all files will do as they are."""
+        """Whether, according to the note of the last issue, all files are still usable."""
         files = (self.ca_path, self.ca_key_path, self.server_path, self.server_key_path)
         try:
             until_ms, names = self._note()
@@ -135,7 +135,7 @@ class DevelopmentAuthority:
             write_private(self.ca_path, authority.certificate_pem())
         until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
         certificate, key = authority.issue(names, now_ms, until_ms)
-        # The note never speaks of other files than those that are there.
+        # The note never refers to files other than those that are there.
         self._issued_path.unlink(missing_ok=True)
         write_private(self.server_key_path, key)
         write_private(self.server_path, certificate)

@@ -1,8 +1,8 @@
-"""The opening handshake of AMQP over WebSocket (RFC 6455, section 4.2): yes, or no and why.
+"""The opening handshake of AMQP over WebSocket (RFC 6455, section 4.2).
 
-Owns the path, the sub-protocol and the rules for the request head. It is pure: a parsed head
-goes in, the bytes of the answer come out. Called by the listener when an HTTP connection
-asks for an upgrade; what follows on the connection is `websocket`'s.
+Owns the path, the sub-protocol and the rules for the request head. It is pure: a parsed head goes
+in, the bytes of the answer come out. Called by the listener when an HTTP connection asks for an
+upgrade; `websocket` owns the connection afterwards.
 """
 
 import base64
@@ -16,8 +16,8 @@ from wsproto.utilities import generate_accept_token
 
 # The path that every SDK uses; .NET adds the slash.
 WEBSOCKET_PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
-# In the order that we prefer: AMQP, WebSocket binding 1.0, standard in both of the vendor's
-# services; and the name that IANA has, which the documentation of Go's client gives.
+# In order of preference: AMQP, WebSocket binding 1.0, standard in both of the vendor's services;
+# and the name registered with IANA, which the documentation of Go's client uses.
 SUBPROTOCOLS: Final = (b"AMQPWSB10", b"amqp")
 VERSION: Final = b"13"
 # The nonce is 16 random bytes in base64 (RFC 6455, 4.1).
@@ -35,7 +35,7 @@ class Answer:
 
 
 def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
-    """Judge a request for an upgrade; header names are in lower case."""
+    """Answer a request for an upgrade; header names are in lower case."""
     if method != b"GET" or http_version != b"1.1":
         return refusal(400, "A WebSocket begins with GET and HTTP/1.1.")
     if _values(headers, b"sec-websocket-version") != [VERSION]:
@@ -50,7 +50,7 @@ def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
         return refusal(
             400, "Ask for the sub-protocol AMQPWSB10 (Sec-WebSocket-Protocol): AMQP is served here."
         )
-    # No extension is taken: a compressed frame can be a thousand times what it seems.
+    # No extension is accepted: a compressed frame can be a thousand times its size.
     accepted = [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),
@@ -61,7 +61,7 @@ def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
 
 
 def refusal(status: int, text: str, further: Headers = ()) -> Answer:
-    """A plain HTTP answer, after which the connection ends."""
+    """A plain HTTP answer, after which the connection is closed."""
     body = text.encode() + b"\n"
     headers = [
         *further,

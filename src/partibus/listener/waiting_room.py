@@ -1,7 +1,7 @@
-"""A port that is bound while the server is not ready: clients are answered to retry.
+"""A port that is bound while the server is not ready: clients are asked to retry.
 
-Owns the answers until the listener takes the port over: 503 to HTTP, with a text, and the end of
-the connection to everything else. Tools that probe `/health` would otherwise wait for their own
+Owns the answers until the listener takes the port over: 503 with a text for HTTP, a closed
+connection for everything else. Tools that probe `/health` would otherwise wait for their own
 timeout. It shares the listening socket and closes only its own copy of it.
 """
 
@@ -14,9 +14,9 @@ from typing import Final
 from partibus.listener.accept import AcceptLoop
 
 MESSAGE: Final = "Service not available. Please try after some time."
-"""As the vendor's emulator words it (EMU-6)."""
+"""The text of the vendor's emulator (EMU-6)."""
 CLIENTS_MAX: Final = 64
-"""More than these are sent away without an answer."""
+"""Beyond this number connections are closed without an answer."""
 _REQUEST_BYTES_MAX: Final = 8_192
 _REQUEST_S_MAX: Final = 5.0
 _METHODS: Final = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ")
@@ -25,7 +25,7 @@ _METHOD_BYTES_MAX: Final = max(map(len, _METHODS))
 
 
 class WaitingRoom:
-    """Answers on listening sockets from its making until `close`."""
+    """Answers on listening sockets from its creation until `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket]) -> None:
         self._loop = loop
@@ -33,7 +33,7 @@ class WaitingRoom:
         self._accept_loops = [AcceptLoop(loop, sock.dup(), self._admit) for sock in sockets]
 
     def close(self) -> None:
-        """Let go of the port; visitors that have asked nothing yet are sent away."""
+        """Release the port; connections without a request yet are closed."""
         for accept_loop in self._accept_loops:
             accept_loop.close()
         self._accept_loops.clear()
@@ -56,10 +56,10 @@ class WaitingRoom:
                 if request.startswith(_METHODS):
                     await self._loop.sock_sendall(sock, answer_to(request))
         except (OSError, TimeoutError):
-            pass  # it has gone away, or is too slow; either way it asks again
+            pass  # it has left, or is too slow; either way it will try again
 
     async def _request(self, sock: socket.socket) -> bytes:
-        """The head of a request, whole, so that closing does not cut our answer off."""
+        """The complete head of a request, so that closing does not cut off our answer."""
         head = b""
         while b"\r\n\r\n" not in head and len(head) < _REQUEST_BYTES_MAX:
             more = await self._loop.sock_recv(sock, _REQUEST_BYTES_MAX)
@@ -72,7 +72,7 @@ class WaitingRoom:
 
 
 def answer_to(request: bytes) -> bytes:
-    """503 for every path: a probe that asks whether it may go on must wait, in its own words."""
+    """503 for every path: a probe must wait, and gets the text it expects."""
     method, _, rest = request.partition(b" ")
     said: dict[str, object] = {"status": "unhealthy", "message": MESSAGE}
     if rest.startswith((b"/readyz", b"/livez")):

@@ -1,9 +1,9 @@
 """AMQP in the binary messages of a WebSocket: the TCP pump with frames around the bytes.
 
-Owns the framing and the closing handshake of one connection. Message borders mean nothing:
-AMQP is a stream of bytes here as everywhere, so a message is passed on piece by piece as it
-arrives and is never held whole. Made by the listener after the opening handshake
-(`upgrade`); the gateway sees the same wire as for TCP.
+Owns the framing and the closing handshake of one connection. Message boundaries mean nothing: AMQP
+is a stream of bytes here as everywhere, so a message is passed on piece by piece as it arrives and
+is never buffered as a whole. Made by the listener after the opening handshake (`upgrade`); the
+gateway sees the same wire as for TCP.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from partibus.listener.tcp import AmqpProtocol, Client
 # Go's coder/websocket above 32 KiB, Java's Proton transport above 64 KiB, Python's aiohttp
 # above 4 MiB.
 SENT_MESSAGE_BYTES_MAX: Final = 32 * 1024
-# Messages that we take: the largest AMQP message of any profile (100 MiB) in one write, and
-# its frames' heads. More is no AMQP client's doing.
+# Incoming messages: the largest AMQP message of any profile (100 MiB) in one write, with its
+# frame headers. No AMQP client sends more.
 TAKEN_MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-# Pings and empty pieces in a row. Heartbeats come every few seconds and between data; a
-# peer that sends nothing else makes us work for nothing.
+# Pings and empty pieces in a row. Heartbeats come every few seconds and between data; a peer that
+# sends nothing else wastes our time.
 FRAMES_WITHOUT_DATA_MAX: Final = 1_000
 
 
@@ -84,7 +84,7 @@ class WebSocketProtocol(AmqpProtocol):
     # --- called by the gateway (its `Wire`) -----------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send in messages of a size that every client takes."""
+        """Send in messages of a size that every client accepts."""
         frames = self._frames
         if frames.state is not ConnectionState.OPEN:
             return
@@ -96,19 +96,20 @@ class WebSocketProtocol(AmqpProtocol):
         super().write(b"".join([frames.send(BytesMessage(data=piece)) for piece in pieces]))
 
     def close(self) -> None:
-        """Say goodbye behind what was written; a peer that does not answer is cut off in time."""
+        """Send a close frame after the data; a peer that does not answer is cut off in time."""
         if self._frames.state is ConnectionState.OPEN:
             self._closing.watch(self)
             self._say_goodbye(CloseReason.NORMAL_CLOSURE, "")
 
     def linger(self) -> None:
-        """Say goodbye behind what was written; what comes until it is answered is not passed on."""
+        """Send a close frame after the data; what comes before the answer is not passed on."""
         self.close()
 
     # --- called by the listener -------------------------------------------------------------
 
     def finish(self) -> None:
-        """The server stops: wait no longer for an answer to our goodbye than the peer sends."""
+        """The server stops: wait for the answer to our close frame no longer than the peer
+        sends."""
         super().linger()
 
     # --- frames -----------------------------------------------------------------------------
@@ -127,23 +128,23 @@ class WebSocketProtocol(AmqpProtocol):
             self._message_bytes = 0
 
     def _pass_on(self, parts: list[bytes]) -> None:
-        """All that one read brought goes to the gateway at once, as with TCP."""
+        """Pass everything from one read to the gateway at once, as with TCP."""
         if parts:
             super().data_received(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _answer(self, ping: Ping) -> None:
-        """Answer the latest ping alone (RFC 6455, 5.5.3), and none that would pile up."""
+        """Answer only the latest ping (RFC 6455, 5.5.3), and none that would pile up."""
         if self._frames.state is ConnectionState.OPEN and not self._is_paused:
             super().write(self._frames.send(ping.response()))
 
     def _was_sent_away(self) -> bool:
-        """Whether the peer went too far, now or before."""
+        """Whether the peer exceeded a limit, now or before."""
         if self._frames_without_data > FRAMES_WITHOUT_DATA_MAX:
             self._fail(CloseReason.POLICY_VIOLATION, "Too many frames without data.")
         return self._transport is None or self._transport.is_closing()
 
     def _finish_closing(self, event: CloseConnection) -> None:
-        """The peer said goodbye, answered ours, or broke the protocol."""
+        """The peer sent a close frame, answered ours, or violated the protocol."""
         if self._frames.state is ConnectionState.REMOTE_CLOSING:
             super().write(self._frames.send(event.response()))
             super().close()

@@ -1,9 +1,8 @@
-"""What is shown in the place of a message whose stored bytes failed their checksum.
+"""What is returned instead of a message whose stored bytes failed their checksum.
 
-Owns the words. A peek passes over nothing: the number and the times of the message are known, and
-its body says what happened. Deferred messages that are received leave a damaged one out; when
-nothing else was asked for, that is an error. Called by the operations that peek and that receive
-deferred messages.
+Owns the text. A peek skips nothing: the number and the times of the message are known, and its body
+says what happened. A receive of deferred messages leaves a damaged one out; if there is no other,
+that is an error. Called by the operations that peek and that receive deferred messages.
 """
 
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.message.envelope import to_stored
 
 DAMAGED_PROPERTY: Final = "PartibusDamaged"
-"""The application property by which a program knows such a message."""
+"""The application property by which a program recognises such a message."""
 NUMBERS_SHOWN_MAX: Final = 10
 
 
 def all_damaged(sequences: Sequence[int]) -> StoreCorrupt:
-    """Nothing that was asked for can be read."""
+    """The error when none of the requested messages can be read."""
     numbers = ", ".join(map(str, sequences[:NUMBERS_SHOWN_MAX]))
     return StoreCorrupt(
         f"Every stored message that was asked for failed its checksum: {numbers}. The server's log"
@@ -34,7 +33,7 @@ def all_damaged(sequences: Sequence[int]) -> StoreCorrupt:
 
 
 def damaged_message(sequence: int) -> bytes:
-    """A message, in the form in which messages are stored, that stands for a damaged one."""
+    """A message in stored form that represents a damaged one."""
     text = (
         f"The stored message {sequence} failed its checksum and cannot be shown; the server's log"
         " names the place. Restore it from a backup."

@@ -1,9 +1,8 @@
-"""A copy that a rule's action has changed: the edits put into a stored message (ACT-4).
+"""A copy that a rule's action has changed: the edits applied to a stored message (ACT-4).
 
-Owns the way from edits, in the terms of rules, to the sections of a stored message, and the
-property RuleName that such a copy carries (FLT-4). What is set stays as it was written: a
-schedule time or a message id of a copy is stored and not acted upon (ACT-5). Called by the
-selector; the message that came in is never touched.
+Owns how the edits of a rule are applied to the sections of a stored message, and the property
+RuleName of such a copy (FLT-4). Values are only stored: a schedule time or a message id set by an
+action has no other effect (ACT-5). Called by the selector; must never change the original message.
 """
 
 import datetime
@@ -48,7 +47,7 @@ class HeaderTooLarge(Exception):
 
 
 def rewrite(view: StoredView, match: Match) -> NewMessage:
-    """The copy that a rule with an action makes; raises what keeps it from being made."""
+    """The copy that a rule with an action makes; raises if it cannot be made."""
     assert match.action is not None
     copy = _Copy(view)
     for edit in match.action.apply(view):
@@ -58,7 +57,7 @@ def rewrite(view: StoredView, match: Match) -> NewMessage:
 
 
 class _Copy:
-    """One copy in the making."""
+    """One copy being built."""
 
     __slots__ = (
         "_annotations",
@@ -71,7 +70,7 @@ class _Copy:
     )
 
     def __init__(self, view: StoredView) -> None:
-        # A view of its own: several rules may each make a copy of the same message.
+        # A separate view: several rules may each make a copy of the same message.
         own = view.twin()
         self.parts = own.parts
         self.properties = own.properties
@@ -84,7 +83,7 @@ class _Copy:
         self._rest = self.parts.bare[rest:]
 
     def apply(self, edit: Edit) -> None:
-        """Put one edit in."""
+        """Apply one edit."""
         value = None if edit.value is REMOVED else edit.value
         if edit.scope == "user":
             self._set_user(edit.name, edit.value)
@@ -96,13 +95,13 @@ class _Copy:
             self._set_property(edit.name, None if value is None else str(value))
 
     def _set_life(self, value: object) -> None:
-        """What is longer than any row has room for means no limit."""
+        """A value that exceeds the size of a row means no limit."""
         life_ms = span_ms(value) if isinstance(value, datetime.timedelta) else lifetime.FOREVER
         is_limited = 0 <= life_ms <= lifetime.LIFE_MS_MAX
         self.parts.ttl_ms = life_ms if is_limited else lifetime.FOREVER
 
     def _set_user(self, name: str, value: object) -> None:
-        """An existing property is meant in whatever case it is written (SQL-3)."""
+        """Sets an existing property in whatever case it is written (SQL-3)."""
         lowered = name.lower()
         known = next((key for key in self.application if key.lower() == lowered), name)
         if value is REMOVED:
@@ -147,7 +146,7 @@ class _Copy:
 
 
 def on_wire(value: object) -> object:
-    """A value of a rule as AMQP has it: moments are timestamps, durations those of .NET."""
+    """A rule's value as AMQP: times become timestamps, durations those of .NET."""
     if isinstance(value, datetime.datetime):
         return Timestamp(moment_ms(value))
     if isinstance(value, datetime.timedelta):
@@ -156,7 +155,7 @@ def on_wire(value: object) -> object:
 
 
 def _encodable(value: object, before: object) -> object:
-    """A value of a rule as AMQP has it, in the type that the property had, if it fits (ACT-2)."""
+    """A rule's value as AMQP, in the type that the property had, if it fits (ACT-2)."""
     if isinstance(value, datetime.datetime | datetime.timedelta):
         return on_wire(value)
     if isinstance(value, bool) or isinstance(before, bool):

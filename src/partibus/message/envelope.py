@@ -1,10 +1,10 @@
 """A message between the wire and the store: its stored form, and its form on delivery.
 
-Owns the few things the bus changes about a message: on the way in it drops the header and
-the annotations that only the broker may set, and gives an id to what has none; on the way
-out it writes header and annotations anew and lays changed properties over. The bare message
-goes through as it came, byte for byte, and the body is never read (architecture: the message
-stays in its encoded sections). Hot in both directions.
+Owns the few things the bus changes about a message: on arrival it drops the header and the
+annotations that only the broker may set, and adds an id if there is none; on delivery it writes a
+new header and annotations and applies changed properties. The bare message is passed on byte for
+byte, and the body is never read (architecture: the message stays in its encoded sections). Hot in
+both directions.
 """
 
 import struct
@@ -52,12 +52,12 @@ _PREFIX: Final = struct.Struct(">BBBHIII")
 `lifetime`), bytes of header and properties."""
 _DURABLE: Final = 1
 _ANNOTATED: Final = 2
-"""Flag: the sender's delivery annotations are a section behind the bare message. The further flags
-say which fields of the header the sender left open, as `MessageSections.header_flags` does."""
+"""Flag: the sender's delivery annotations are a section after the bare message. The other flags say
+which fields of the header the sender left unset, like `MessageSections.header_flags`."""
 _BOOLEANS: Final = (b"\x42", b"\x41")
 _PREFIX_BYTES: Final = _PREFIX.size
 _JOURNEY: Final = struct.Struct(">QB")
-"""The number it had first (0: none yet), and how often it was forwarded."""
+"""Its first sequence number (0: none yet), and how often it was forwarded."""
 _FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
 
 
@@ -86,7 +86,7 @@ _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
 
 
 class Stored:
-    """A stored message taken apart, for the few who read or change one that is not new."""
+    """A parsed stored message, for the few who read or change one that is not new."""
 
     __slots__ = (
         "_prefix",
@@ -115,17 +115,17 @@ class Stored:
         self.head_bytes: int = head_bytes
         """The size of header and properties (MSG-4)."""
         self.bare = body[annotations_at + size :]
-        """With the sender's delivery annotations behind it, if there are any."""
+        """Followed by the sender's delivery annotations, if there are any."""
         self.ttl_ms = lifetime.stored_ms(word, self.bare)
-        """-1 when the sender asked for none; a long one is said by the times of `bare` too."""
+        """-1 when the sender set none; a long one is given by the times of `bare` too."""
 
     def came_from(self, sequence: int) -> None:
-        """From here on it remembers the number it had first, which is this unless it has one."""
+        """Remember its first sequence number, which is this one unless it has one already."""
         self.version = FORWARDED_VERSION
         self.first_sequence = self.first_sequence or sequence
 
     def encode(self) -> bytes:
-        """The stored form again."""
+        """Encode it to the stored form."""
         prefix = _PREFIX.pack(
             self.version,
             *self._prefix,
@@ -140,7 +140,7 @@ class Stored:
 
 
 def hops_of(stored: bytes) -> int:
-    """How often a stored message was sent on."""
+    """How often a stored message was forwarded."""
     if stored[0] != FORWARDED_VERSION:
         return 0
     hops: int = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)[1]
@@ -153,16 +153,18 @@ def hops_of(stored: bytes) -> int:
 def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
     """The message as it will be stored; raises the error for its sender.
 
-    Where duplicates are detected it `is_identified` by its id, and nowhere else (SEED-37)."""
+    It `is_identified` by its id only where duplicates are detected (SEED-37).
+    """
     return received_to_stored(payload, 0, len(payload), None, is_identified)
 
 
 def received_to_stored(
     payload: bytes, start: int, end: int, rest: list[bytes | memoryview] | None, is_identified: bool
 ) -> NewMessage:
-    """The same for a message as it came: payload[start:end], and what other frames brought.
+    """The same for a message as received: payload[start:end], and the other frames.
 
-    A large one is copied once, into its stored form."""
+    A large one is copied once, into its stored form.
+    """
     try:
         if rest:
             size = end - start + sum([len(piece) for piece in rest])
@@ -238,12 +240,12 @@ def _to_stored(
         body = b"".join((prefix, memoryview(payload)[bare_at:bare_end], noted))
     else:
         body = prefix + payload[bare_at:bare_end]
-    # An empty id says as little as none.
+    # An empty id counts as none.
     return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id or None)
 
 
 def text_at(payload: bytes, at: int) -> str | None:
-    """An id at an offset, as text; None when it is not there."""
+    """An id at an offset, as text; None when there is none."""
     if at < 0 or payload[at] == 0x40:
         return None
     value, _ = decode_value(payload, at, len(payload))
@@ -251,9 +253,10 @@ def text_at(payload: bytes, at: int) -> str | None:
 
 
 def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
-    """The session id; a partition key beside it must be the same (SEED-33).
+    """The session id; a partition key, if set too, must be the same (SEED-33).
 
-    Beside the empty session id the service takes any key; the session is what counts."""
+    With an empty session id the service accepts any key; the session counts.
+    """
     session_id = text_at(payload, at) or ""
     if partition_key is not None and session_id and partition_key != session_id:
         raise InvalidOperation(
@@ -281,8 +284,8 @@ def _check_head(payload: bytes, sections: MessageSections, head_bytes: int) -> N
 
 
 def _has_all_properties(payload: bytes, sections: MessageSections) -> bool:
-    """Whether the properties can stay as they came: with an id, no expiry, and a session id that
-    is a string."""
+    """Whether the properties can stay as they are: with an id, no expiry, and a session id that is
+    a string."""
     at = sections.message_id_offset
     if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
         return False
@@ -291,7 +294,7 @@ def _has_all_properties(payload: bytes, sections: MessageSections) -> bool:
 
 
 def _head_end(sections: MessageSections) -> int:
-    """Where all but the body would end; delivery annotations may stand behind it."""
+    """Where everything but the body would end; delivery annotations may follow."""
     end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
     if sections.delivery_offset >= end:
         end += sections.delivery_end - sections.delivery_offset
@@ -323,10 +326,10 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
 
 
 def _new_properties(payload: bytes, sections: MessageSections, life_ms: int) -> bytes:
-    """Properties written anew: an id where there is none, no expiry but that of a long life
-    (MSG-2), and a session id that is a string.
+    """New properties: an id if there is none, no expiry except for a long time to live (MSG-2), and
+    a session id that is a string.
 
-    Clients that send no id still settle by it; when a message expires is the broker's to say.
+    Clients that send no id still settle by it; the broker decides when a message expires.
     """
     properties = decode_properties(payload, sections)
     if properties.absolute_expiry_time_ms is not None:
@@ -356,14 +359,14 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
         own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
         count, delivery_annotations = 2, _NO_DELIVERY_ANNOTATIONS
     if held.state:
-        # Active is what a message is that says nothing (MSG-2).
+        # A message without a state is active (MSG-2).
         own += _STATE_KEY + bytes((held.state,))
         count += 1
     return _encode(stored, held, sequence, delivery_annotations, own, count)
 
 
 def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:
-    """The message as one who peeks gets it: no lock, but its state (PEK-1, MSG-2)."""
+    """The message as a peek returns it: no lock, but its state (PEK-1, MSG-2)."""
     own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
     own += _STATE_KEY + bytes((held.state,))
     return _encode(stored, held, sequence, _NO_DELIVERY_ANNOTATIONS, own, 3)
@@ -377,14 +380,15 @@ def _encode(
     own: bytes,
     own_count: int,
 ) -> bytes:
-    """Header, annotations and the bare message, with what has changed laid over."""
+    """Header, annotations and the bare message, with all changes applied."""
     version, flags, priority, count, pair_bytes, word, _ = _PREFIX.unpack_from(stored)
     pairs_at = _PREFIX_BYTES
     if version == FORWARDED_VERSION:
         pairs_at = _FORWARDED_PREFIX_BYTES
         first, hops = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
         if first and (hops or first != sequence):
-            # The number it had first: on what was forwarded, and on a copy with another (FWD-9).
+            # The first sequence number: of a forwarded message, or of a copy with another one
+            # (FWD-9).
             own += _ENQUEUE_SEQUENCE_KEY + _FIRST_SEQUENCE.pack(first)
             own_count += 1
     bare_at = pairs_at + pair_bytes
@@ -412,7 +416,7 @@ def _encode(
 
 
 def _with_senders(own: bytes, bare: bytes) -> tuple[bytes, bytes]:
-    """The broker's delivery annotations with the sender's behind them; and the bare message."""
+    """The broker's delivery annotations followed by the sender's; and the bare message."""
     sections = parse_sections(bare)
     pairs, count = delivery_annotation_pairs(bare, sections)
     own_count = own[_MAP8_COUNT] >> 1
@@ -421,7 +425,7 @@ def _with_senders(own: bytes, bare: bytes) -> tuple[bytes, bytes]:
 
 
 def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:
-    """Message annotations: the broker's own pairs, then the sender's as they came."""
+    """Message annotations: the broker's own pairs, then the sender's unchanged."""
     size = len(own) + len(pairs) + 1
     items = 2 * (own_count + count)
     if size < 256 and items < 256:
@@ -430,7 +434,7 @@ def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:
 
 
 def _header(flags: int, priority: int, ttl_ms: int, delivery_count: int) -> bytes:
-    """The header, with null where the sender wrote none (MSG-2); its time and count are ours."""
+    """The header, with null where the sender set nothing (MSG-2); its time and count are ours."""
     fields = b"".join(
         (
             ENCODED_NULL if flags & DURABLE_UNSET else _BOOLEANS[flags & _DURABLE],
@@ -454,6 +458,6 @@ def _plain_header(flags: int, priority: int, delivery_count: int) -> bytes:
 
 
 def header_bytes(stored: bytes, held: Held) -> int:
-    """What a message's header and properties take, with what was laid over since (MSG-4)."""
+    """The size of a message's header and properties, including its overlay (MSG-4)."""
     size: int = _PREFIX.unpack_from(stored)[6]
     return size if held.overlay is None else size + len(held.overlay.properties)

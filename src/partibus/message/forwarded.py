@@ -1,9 +1,9 @@
-"""A stored message as it goes on to another entity.
+"""A stored message as it is forwarded to another entity.
 
-Owns what a journey changes about a message: it keeps the number it had first (FWD-9), counts
-its hops, names the entity in which it became a dead letter (DLQ-8), and what was laid over it
-becomes part of it. Its time to live is copied and starts anew at the destination, its
-deliveries are counted anew (FWD-12). The body is never read.
+Owns what forwarding changes about a message: it keeps its first sequence number (FWD-9), counts its
+hops, names the entity in which it became a dead letter (DLQ-8), and its overlay becomes part of it.
+Its time to live is copied and starts again at the destination, its delivery count at zero (FWD-12).
+Must never read the body.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from partibus.message.envelope import Stored, hops_of, text_at
 from partibus.message.overlay import changed
 
 HOPS_MAX: Final = 4
-"""A message that was forwarded so often is forwarded no more (FWD-6)."""
+"""A message that was forwarded this often is not forwarded again (FWD-6)."""
 
 
 @dataclass(eq=False)
@@ -30,7 +30,7 @@ class Journey:
     """Its number in the entity that it leaves, as clients see it; 0 when it had none."""
     overlay: Overlay | None = None
     dead_letter_source: str | None = None
-    """The entity whose dead letter it is; None when it is none."""
+    """The entity in which it was dead-lettered; None when it was not."""
 
 
 def hop_count(body: bytes) -> int:
@@ -41,7 +41,8 @@ def hop_count(body: bytes) -> int:
 def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessage:
     """The message as the destination stores it.
 
-    Where duplicates are detected it `is_identified` by its id, as a new one is (DUP-7)."""
+    Where duplicates are detected it `is_identified` by its id, like a new message (DUP-7).
+    """
     stored = Stored(body)
     stored.hops += 1
     stored.came_from(journey.first_sequence)
@@ -60,7 +61,7 @@ def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessa
 
 
 def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str | None]:
-    """When the message is due and its key, which hold at the destination too (SEED-56)."""
+    """Set its due time and its key, which apply at the destination too (SEED-56)."""
     kept: list[bytes] = []
     scheduled_ms = 0
     partition_key: str | None = None

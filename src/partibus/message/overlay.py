@@ -1,4 +1,4 @@
-"""What has changed about a stored message, laid over it when it goes out.
+"""Changes to a stored message, applied when it is delivered.
 
 Owns the encoding of changed properties (an `Overlay` of the fragment) and how they, the dead-letter
 reason and the times of a message get into its sections. The stored body is never changed. Called by
@@ -21,7 +21,7 @@ from partibus.message import lifetime
 def changed(
     bare: bytes, overlay: Overlay | None, life_ms: int = lifetime.FOREVER, enqueued_ms: int = 0
 ) -> bytes:
-    """The bare message with its times made right and changed properties laid over."""
+    """The bare message with its times set and changed properties applied."""
     sections = parse_sections(bare)
     properties = decode_properties(bare, sections)
     if life_ms >= 0:

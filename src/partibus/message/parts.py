@@ -1,8 +1,8 @@
-"""Stored messages in parts, for who reads many at a time.
+"""Stored messages in parts, for bulk readers.
 
-Owns the split of a stored message into what the bus knows of it as numbers, its head (annotations,
-properties and application properties, as they came) and its body. A reader of columns gets each
-part where it needs it, and nothing is encoded only to be decoded again. Hot, and compiled.
+Owns the split of a stored message into its numeric fields, its head (annotations, properties and
+application properties, as received) and its body. A reader of columns gets each part separately,
+and nothing is encoded only to be decoded again. Hot, and compiled.
 """
 
 import struct
@@ -24,7 +24,7 @@ from partibus.message.overlay import changed
 BODY_DATA: Final = 0
 """The body is the bytes of a single data section."""
 BODY_SECTIONS: Final = 1
-"""The body is in its sections, as they came."""
+"""The body is its encoded sections, as received."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
 _PREFIX_BYTES: Final = _PREFIX.size
 _UINT32: Final = struct.Struct(">I")
@@ -41,10 +41,10 @@ class MessageParts:
         self.sequences: list[int] = []
         """As clients see it."""
         self.enqueued_sequences: list[int] = []
-        """Under which a forwarded message was first enqueued (FWD-9)."""
+        """The number under which a forwarded message was first enqueued (FWD-9)."""
         self.enqueued_ms: list[int] = []
         self.ttl_ms: list[int] = []
-        """-1 where there is none."""
+        """-1 when there is none."""
         self.delivery_counts: list[int] = []
         self.states: list[int] = []
         self.heads: list[bytes] = []
@@ -52,7 +52,7 @@ class MessageParts:
         self.body_kinds: list[int] = []
 
     def add(self, held: Held, stored: bytes) -> None:
-        """Take one message in."""
+        """Add one message."""
         version, _, _, pair_count, _, word, _ = _PREFIX.unpack_from(stored)
         first_sequence = 0
         bare_at: int = _PREFIX_BYTES
@@ -136,7 +136,7 @@ def _body_at_slowly(bare: bytes, at: int, end: int) -> int:
 
 
 def _annotations(pairs: bytes, count: int) -> bytes:
-    """The sender's annotations as a section; nothing when there are none."""
+    """The sender's annotations as a section; empty when there are none."""
     if not count:
         return b""
     return _ANNOTATIONS_HEAD + _ANNOTATIONS_SIZE.pack(len(pairs) + 4, 2 * count) + pairs

@@ -46,14 +46,14 @@ _BROKER_ANNOTATIONS: Final = frozenset(
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
 DELIVERY_TIME: Final = "x-opt-delivery-time"
-"""Where a JMS client writes when a message is due (JMS-8)."""
+"""Where a JMS client puts the due time of a message (JMS-8)."""
 _TEXT_ANNOTATIONS: Final = (PARTITION_KEY, VIA_PARTITION_KEY)
 PARTITION_KEY_LENGTH_MAX: Final = 128
 """MSG-2."""
 
 
 def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str | None]:
-    """The annotations that a sender may set, when the message is due, and its key."""
+    """The annotations that a sender may set, the due time of the message, and its key."""
     kept: list[bytes] = []
     scheduled_ms = 0
     partition_key: str | None = None
@@ -83,14 +83,14 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
 
 
 def _is_as_service_writes(key: object, value: object) -> bool:
-    """Whether an annotation that the bus reads has the type that clients look for."""
+    """Whether an annotation that the bus reads has the type that clients expect."""
     if key == SCHEDULED_TIME:
         return type(value) is Timestamp or not isinstance(value, int)
     return key not in _TEXT_ANNOTATIONS or value is None or type(value) is str
 
 
 def _as_service_writes(key: object, value: object) -> bytes:
-    """The pair in its own type: the vendor's Python client sends a received key as binary."""
+    """The pair in its proper type: the vendor's Python client sends a received key as binary."""
     if isinstance(value, int) and key == SCHEDULED_TIME:
         return encode_symbol(SCHEDULED_TIME) + encode_value(Timestamp(value))
     return encode_symbol(str(key)) + encode_value(text_of(value))
@@ -106,7 +106,7 @@ def _checked_key(partition_key: str) -> str:
 
 
 def sender_delivery_annotations(payload: bytes, sections: MessageSections) -> bytes:
-    """The delivery annotations that a sender may set, as a section; none when none is left."""
+    """The delivery annotations that a sender may set, as a section; empty when none is left."""
     pairs, _ = delivery_annotation_pairs(payload, sections)
     kept: list[bytes] = []
     at = 0

@@ -1,7 +1,7 @@
 """The subqueue of a fragment that an address names.
 
-Owns the way from the sub-queue that a client writes in an address (`$deadletterqueue`, and
-that of transfers) to what a fragment understands, and back.
+Owns the mapping between the sub-queue in a client's address (`$deadletterqueue`, and that of
+transfers) and the subqueue of a fragment.
 """
 
 from typing import Final
@@ -26,5 +26,5 @@ def subqueue_path(path: str, subqueue: SubQueueType) -> str:
 
 
 def subqueue_of(address: Address) -> SubQueueType:
-    """The subqueue of a fragment that an address means."""
+    """The subqueue of a fragment that an address names."""
     return _SUBQUEUES[address.sub_queue]

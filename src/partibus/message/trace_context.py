@@ -1,8 +1,8 @@
 """The trace that a stored message belongs to, as its sender wrote it.
 
 Owns the reading of `traceparent`, `tracestate` and the older `Diagnostic-Id` among the application
-properties. Never changes a message, and never decodes one that names neither. Called for servers
-that export traces alone.
+properties. Must never change a message, or decode one that has none of them. Called only on servers
+that export traces.
 """
 
 import re
@@ -28,7 +28,7 @@ _SEARCHED_BYTES: Final = 2 * HEADER_BYTES_MAX
 
 @dataclass(eq=False, slots=True)
 class TraceContext:
-    """A span of somebody else that ours hang on."""
+    """A client's span that is the parent of ours."""
 
     trace_id: int
     span_id: int
@@ -45,7 +45,7 @@ class TracedMessage:
 
 
 def traced_message(stored: bytes) -> TracedMessage | None:
-    """What a trace must know of a stored message; None when its sender samples none."""
+    """What tracing needs of a stored message; None when its sender has not sampled it."""
     if not any(stored.find(name, 0, _SEARCHED_BYTES) >= 0 for name in _NAMES):
         return None
     view = StoredView(stored, 0, 0)
@@ -59,7 +59,8 @@ def traced_message(stored: bytes) -> TracedMessage | None:
 
 
 def context_of(properties: dict[str, object]) -> TraceContext | None:
-    """The context among application properties; `traceparent` wins over `Diagnostic-Id`."""
+    """The context among application properties; `traceparent` takes precedence over
+    `Diagnostic-Id`."""
     for name in (TRACEPARENT, DIAGNOSTIC_ID):
         context = parse_traceparent(_text(properties.get(name)))
         if context is not None:
@@ -70,7 +71,7 @@ def context_of(properties: dict[str, object]) -> TraceContext | None:
 
 
 def parse_traceparent(text: str) -> TraceContext | None:
-    """A `traceparent`; None for what is not well-formed, which starts no trace [3.2.2]."""
+    """Parse a `traceparent`; None if it is not well-formed, which starts no trace [3.2.2]."""
     match = _FORM.fullmatch(text)
     if match is None:
         return None

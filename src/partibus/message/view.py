@@ -1,4 +1,4 @@
-"""A stored message as rules see it: its properties, decoded when they are asked for.
+"""A stored message as rules see it: its properties, decoded on demand.
 
 Owns the names of system properties on the wire and the Python values of AMQP's types, both as
 `partibus.rules.view` wants them. Never reads a body (FLT-6). Made by the selector for each
@@ -44,11 +44,11 @@ TIMESPAN: Final = "com.microsoft:timespan"
 """How .NET marks a duration (amqp-contract 8)."""
 _DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
 _PLAIN: Final = frozenset((str, int, float, bool, UUID, type(None)))
-"""Types that stand for themselves."""
+"""Types that need no conversion."""
 
 
 class StoredView:
-    """One message on its way through a topic."""
+    """One message while it is matched by a topic's rules."""
 
     __slots__ = (
         "_annotations",
@@ -82,7 +82,7 @@ class StoredView:
 
     @property
     def sections(self) -> MessageSections:
-        """Where the sections of the bare message lie."""
+        """Where the sections of the bare message are."""
         if self._sections is None:
             self._sections = parse_sections(self.parts.bare)
         return self._sections
@@ -121,7 +121,7 @@ class StoredView:
     # --- what rules ask for -----------------------------------------------------------------
 
     def system(self, name: str) -> object:
-        """The system property of that canonical lower-case name; None where it is unset."""
+        """The system property with that canonical lower-case name; None when it is unset."""
         place = _TEXT_FIELDS.get(name)
         if place is not None:
             return text_of(self._field(place))
@@ -145,7 +145,7 @@ class StoredView:
         return len(self._stored) if name == "size" else None
 
     def user(self, name_lower: str) -> object:
-        """The application property of that name in any case, or `ABSENT`."""
+        """The application property with that name in any case, or `ABSENT`."""
         return self._by_lower_name().get(name_lower, ABSENT)
 
     def names(self) -> Collection[str]:
@@ -159,7 +159,7 @@ class StoredView:
 
 
 def plain(value: object) -> object:
-    """An AMQP value as the operators of rules understand it; what they do not stays itself."""
+    """An AMQP value in a type that the operators of rules support; others stay unchanged."""
     if type(value) in _PLAIN or isinstance(value, _DECIMALS):
         return value
     if isinstance(value, bytes):
@@ -177,7 +177,7 @@ def plain(value: object) -> object:
 
 
 def _duration(value: Described) -> object:
-    """A duration as one; rules know no other described values."""
+    """The duration in a described value; rules know no other described values."""
     if value.descriptor == TIMESPAN and isinstance(value.value, int):
         return span_of_ticks(int(value.value))
     return value

@@ -1,1 +1,1 @@
-"""What operators look at: health now, metrics and traces beside it."""
+"""What operators look at: health, metrics and traces."""

@@ -1,9 +1,8 @@
 """The administration over HTTP: a small JSON surface under `/$partibus`.
 
-Owns the paths, the forms of requests and the translation of errors. What an operator may see
-and do is the node's, which it reaches through the `Administration` it is given; every
-request must carry a token in its header Authorization. Mounted by the operations
-application; the command line is its first user.
+Owns the paths, the forms of requests and the translation of errors. The node decides what an
+operator may see and do, through the `Administration` passed in; every request must have a token in
+its header Authorization. Mounted by the operations application; used by the command line.
 
     GET    /$partibus/entities                 all entities with their totals
     GET    /$partibus/entities/NAME            fragments, totals, availability, properties
@@ -11,13 +10,13 @@ application; the command line is its first user.
     POST, PATCH, DELETE, and /$partibus/policies: `ops.admin_namespace`
     GET    /$partibus/entities/NAME/claims     who holds messages in bulk
     POST   /$partibus/entities/NAME/claims/release   {"owner", "forget"}
-    GET    /$partibus/entities/NAME/cursors    who reads along, and how far
+    GET    /$partibus/entities/NAME/cursors    cursors and their positions
     POST   /$partibus/entities/NAME/cursors/drop     {"name"}
     .../NAME/stages, what is written in bulk and not published: `ops.admin_stages`
     GET    /$partibus/bulk/NAME                where its fragments are read and written in bulk
     GET    /$partibus/stores                   all stores with state and sizes
-    GET    /$partibus/signals                  all that is counted, as /metrics tells it
-    GET    /$partibus/faults                   what is wrong on purpose
+    GET    /$partibus/signals                  all counters, as in /metrics
+    GET    /$partibus/faults                   the active faults
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults, or with ?key= one of them
     /$partibus/connections, who is connected: `ops.admin_connections`
@@ -53,9 +52,9 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
-"""No request of this surface has more to say."""
+"""No request of this interface is longer."""
 BODY_SECONDS_MAX: Final = 30.0
-"""A body that takes longer is not being sent but held."""
+"""A body that takes longer is treated as stalled."""
 _FRESH: Final = {"cache-control": "no-store"}
 _RELEASE_FIELDS: Final = {"owner", "forget"}
 _CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
@@ -70,7 +69,7 @@ class RequestTooLong(ArgumentError):
 
 
 class Faults(Protocol):
-    """Faults on demand, as this surface asks for them."""
+    """Faults on demand, as this interface uses them."""
 
     async def set(self, payload: object) -> Answer: ...
 
@@ -80,7 +79,7 @@ class Faults(Protocol):
 
 
 class NamespaceService(Protocol):
-    """Entities and policies, as this surface changes them."""
+    """Entities and policies, as this interface changes them."""
 
     async def create(self, body: Answer) -> Answer: ...
 
@@ -98,13 +97,13 @@ class NamespaceService(Protocol):
 
 
 class Bulk(Protocol):
-    """The bulk path, as this surface asks for it; it checks the token by itself."""
+    """The bulk path, as this interface uses it; it checks the token itself."""
 
     async def entity(self, name: str, host: str, token: str | None) -> Answer: ...
 
 
 class Pipelines(Protocol):
-    """Claims and cursors, as this surface asks for them."""
+    """Claims and cursors, as this interface uses them."""
 
     async def claims(self, name: str) -> Answer: ...
 
@@ -116,7 +115,7 @@ class Pipelines(Protocol):
 
 
 class Stages(Protocol):
-    """Writers and their stages, as this surface asks for them."""
+    """Writers and their stages, as this interface uses them."""
 
     async def stages(self, name: str) -> Answer: ...
 
@@ -124,7 +123,7 @@ class Stages(Protocol):
 
 
 class ClockService(Protocol):
-    """The time of a server for tests."""
+    """The time of a test server."""
 
     def show(self) -> Answer: ...
 
@@ -132,7 +131,7 @@ class ClockService(Protocol):
 
 
 class Namespaces(Protocol):
-    """The namespaces of a server for tests."""
+    """The namespaces of a test server."""
 
     def list(self) -> Answer: ...
 
@@ -142,7 +141,7 @@ class Namespaces(Protocol):
 
 
 class LiveFeed(Protocol):
-    """The live picture, as this surface hands it on."""
+    """The live picture, as this interface passes it on."""
 
     def frames(self) -> AsyncIterator[Answer]: ...
 
@@ -162,7 +161,7 @@ class Administration(Protocol):
     def messages(self) -> "MessageService": ...
 
     def identity(self, token: str) -> Answer:
-        """What a token grants, whatever it is for; Unauthorized when it is not good."""
+        """What a token grants, whatever it is for; Unauthorized when it is not valid."""
         ...
 
     @property
@@ -208,7 +207,7 @@ class Administration(Protocol):
     def stages(self) -> Stages: ...
 
     def authorize(self, token: str | None, path: str) -> str:
-        """Who asks; raises Unauthorized unless the token is good for this path."""
+        """The caller; raises Unauthorized unless the token is valid for this path."""
         ...
 
     async def entities(self) -> Answer: ...
@@ -315,14 +314,14 @@ async def _answer(node: Administration, handler: Handler, request: Request) -> A
 
 
 def _what(request: Request) -> str:
-    """What was asked for, without the body: that may hold keys."""
+    """The request without its body, which may contain keys."""
     query = f"?{request.url.query}" if request.url.query else ""
     name = getattr(request.state, "subject", None)
     return f"{request.method} {request.scope['path']}{query}" + (f" {name}" if name else "")
 
 
 def _bulk(node: Administration) -> Callable[[Request], Awaitable[Response]]:
-    """Asked by those who send and receive, not by operators alone."""
+    """For clients that send and receive, not only for operators."""
 
     async def endpoint(request: Request) -> Response:
         name, host = request.path_params["name"], request.url.hostname or "localhost"
@@ -438,11 +437,11 @@ async def _clear_faults(node: Administration, request: Request) -> Answer:
 
 
 async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """The JSON object of a request; none at all is an empty one."""
+    """The JSON object of a request; an empty body is an empty object."""
     raw = await _raw_body(request, most)
     try:
         body = json.loads(raw) if raw else {}
-        # An escape may stand for half a character, which nothing that is kept can hold.
+        # An escape may be half a surrogate pair, which cannot be stored.
         json.dumps(body, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ArgumentError("The request is nested too deep.") from error
@@ -456,7 +455,7 @@ async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str
 
 
 async def _raw_body(request: Request, most: int) -> bytes:
-    """The body within its size and its time; one that is announced as longer is not read."""
+    """The body within its size and time limits; one declared as longer is not read."""
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced[:20]) > most:
         raise RequestTooLong
@@ -473,5 +472,5 @@ async def _raw_body(request: Request, most: int) -> bytes:
 
 
 def _moment(value: object) -> int | None:
-    """Milliseconds since 1970 of a time as ISO 8601 writes it; without a zone it is UTC."""
+    """Milliseconds since 1970 of an ISO 8601 time; without a zone it is UTC."""
     return None if value is None else moment_ms(str(value))

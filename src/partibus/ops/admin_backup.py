@@ -1,6 +1,6 @@
 """Backups of a running server over HTTP.
 
-Owns the paths and the form of a file on its way:
+Owns the paths and the form of a transferred file:
 
     POST   /$partibus/backups                       capture everything; answers what to read
     GET    /$partibus/backups/ID/stores/N/FILE      a file, and behind it the SHA-256 of it
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 20
 STALL_S_MAX: Final = 60.0
-"""A reader that takes nothing for so long is gone."""
+"""A reader that reads nothing for this long is gone."""
 RENEW_S: Final = 10.0
-"""How often a long file says that it is still being read."""
+"""How often the transfer of a long file renews the time limit."""
 
 
 class Backups(Protocol):
-    """Backups, as this surface asks for them."""
+    """Backups, as this interface uses them."""
 
     async def begin(self) -> "Answer": ...
 
@@ -52,12 +52,12 @@ async def begin_backup(node: "Administration", request: Request) -> "Answer":
 
 
 async def end_backup(node: "Administration", request: Request) -> "Answer":
-    """Hold nothing any longer."""
+    """Release everything."""
     return await node.backups.end(request.path_params["id"])
 
 
 def file_route(node: "Administration", prefix: str) -> Route:
-    """The route that hands out files."""
+    """The route that serves files."""
     return Route(prefix + "/backups/{id}/stores/{store}/{file}", _file(node), methods=["GET"])
 
 
@@ -82,14 +82,14 @@ def _open(path: Path, store: int) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        # Clients get numbers, never paths on our disks.
+        # Clients get numbers, never paths.
         raise StoreUnavailable(
             f"A file of store {store} cannot be read: {error.strerror}. Begin the backup again."
         ) from error
 
 
 class _FileResponse(Response):
-    """A file up to a length, and the SHA-256 of what was sent; a broken one ends early."""
+    """A file up to a length, then the SHA-256 of what was sent; a damaged one ends early."""
 
     def __init__(self, backups: Backups, name: str, fd: int, length: int) -> None:
         self._backups = backups
@@ -101,7 +101,7 @@ class _FileResponse(Response):
         super().__init__(None, 200, headers, "application/octet-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read in a thread, send as the reader takes it."""
+        """Read in a thread, send as fast as the reader reads."""
         try:
             await self._send(send)
         finally:
@@ -116,7 +116,7 @@ class _FileResponse(Response):
             wanted = min(CHUNK_BYTES, self._length - offset)
             data = await asyncio.to_thread(self._read, wanted, offset, digest)
             if not data:
-                return  # shorter than it was: the connection ends before the length is reached
+                return  # shorter than before: the connection ends before the length is reached
             offset += len(data)
             await _push(send, data, is_last=False)
             if time.monotonic() - renewed_at > RENEW_S:

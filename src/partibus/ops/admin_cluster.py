@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """A cluster, as this surface asks for it."""
+    """A cluster, as this interface uses it."""
 
     async def status(self) -> "Answer": ...
 

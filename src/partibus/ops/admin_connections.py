@@ -6,7 +6,7 @@ Owns the paths:
     GET    /$partibus/connections/ID      one, with all its links
     DELETE /$partibus/connections/ID      ?reason=TEXT: amqp:connection:forced, with the text
 
-What is shown is the node's (docs/reference/connections.md). Mounted by `ops.admin`, which checks
+The node provides the content (docs/reference/connections.md). Mounted by `ops.admin`, which checks
 the token.
 """
 
@@ -23,7 +23,7 @@ PAGE_DEFAULT: Final = 100
 
 
 class Connections(Protocol):
-    """Connections, as this surface asks for them."""
+    """Connections, as this interface uses them."""
 
     async def list(self, entity: str | None, after: str | None, limit: int) -> "Answer": ...
 

@@ -1,4 +1,4 @@
-"""What happens, and how much of it is logged, over HTTP.
+"""Events and the log level over HTTP.
 
 Owns the paths and the form of the stream:
 
@@ -7,7 +7,7 @@ Owns the paths and the form of the stream:
     GET    /$partibus/log         {"level", "workers"}
     PUT    /$partibus/log         {"level": "debug"}, of all workers until they restart
 
-A reader that takes nothing for STALL_S_MAX is cut off; one that is slow hears of a gap. Mounted by
+A reader that reads nothing for STALL_S_MAX is cut off; a slow one is told of a gap. Mounted by
 `ops.admin`.
 """
 
@@ -33,13 +33,13 @@ QUIET_MAX: Final = 20
 
 
 class Events(Protocol):
-    """Events, as this surface asks for them."""
+    """Events, as this interface uses them."""
 
     def stream(self, last: int = 0) -> AsyncIterator[list[dict[str, Any]]]: ...
 
 
 class Log(Protocol):
-    """The log, as this surface asks for it."""
+    """The log, as this interface uses it."""
 
     async def show(self) -> "Answer": ...
 
@@ -92,7 +92,7 @@ def _last(text: str) -> int:
 
 
 class EventStream(Response):
-    """Events as they come, until the reader or the server goes."""
+    """Events as they happen, until the reader or the server leaves."""
 
     media_type = "text/event-stream"
 
@@ -130,7 +130,7 @@ class EventStream(Response):
                 return
 
     async def _write(self, send: Send, events: list[dict[str, Any]], beat: bytes) -> bool:
-        """Hand events to the connection; False when the reader takes nothing any more."""
+        """Write events to the connection; False when the reader no longer reads."""
         wanted = [e for e in events if not self._kinds or e["kind"] in {*self._kinds, "gap"}]
         data = beat + b"".join(map(_encoded, wanted))
         if not data:

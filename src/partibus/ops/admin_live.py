@@ -6,7 +6,7 @@ Owns the form of the stream:
     GET /$partibus/live?entity=NAME  the same, and `event: entity` with that entity's fragments
     GET /$partibus/live?cluster=true the same, and `event: cluster` with nodes and lanes
 
-The token is checked before every frame: who loses the right sees no more. Mounted by `ops.admin`.
+The token is checked before every frame: the stream ends with the right. Mounted by `ops.admin`.
 """
 
 import json
@@ -51,7 +51,7 @@ def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Respo
 
 
 class FrameText:
-    """The last frame as it is sent: however many look, it is written once."""
+    """The last frame as text: encoded once, however many readers there are."""
 
     def __init__(self) -> None:
         self._frame: dict[str, Any] = {}

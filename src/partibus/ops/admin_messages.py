@@ -1,8 +1,8 @@
 """Messages over HTTP as JSON, for the console and for scripts.
 
-Owns the paths and how their parameters are read. Which right each needs is the bus's to say, as it
-says it to any client: to look is Listen, to send is Send, to resubmit is both. Mounted by
-`ops.admin`; what is done is the node's message service.
+Owns the paths and how their parameters are read. The bus checks the rights as for any client:
+Listen to read, Send to send, both to resubmit. Mounted by `ops.admin`; the node's message service
+does the work.
 
     GET    /$partibus/entities/NAME/messages            ?subqueue=&from=&max=&state=&session=
                                                         &search=&since=&until=
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class MessageService(Protocol):
-    """The node's messages, as this surface asks for them."""
+    """The node's messages, as this interface uses them."""
 
     def wish(self, **fields: Any) -> Any: ...
 
@@ -126,7 +126,7 @@ TABLE: Final[tuple[tuple[str, str, Work], ...]] = (
 
 
 def message_routes(node: "Administration", prefix: str) -> list[Route]:
-    """The routes of a node; they come before that of the entity, whose name may have slashes."""
+    """The routes of a node; they come before that of the entity, whose name may contain slashes."""
     from partibus.ops.admin import error_response
 
     def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
@@ -166,5 +166,5 @@ def _numbers(body: dict[str, Any]) -> list[int]:
     numbers = body.get("numbers")
     if not isinstance(numbers, list) or not numbers:
         raise ArgumentError("'numbers' must be a list of sequence numbers.")
-    # As text too: JavaScript cannot count so far.
+    # As text too: it exceeds JavaScript's integers.
     return [_number(str(number), "a sequence number") for number in numbers]

@@ -1,8 +1,8 @@
 """Changes of the namespace over HTTP, as JSON under `/$partibus`.
 
-Owns the paths of entities and policies that can be written; what a change may be is the
-node's, reached through its `NamespaceService`. Mounted by `ops.admin`, which checks the token and
-answers errors. Policies of an entity are named by `?entity=NAME`, since its name has slashes.
+Owns the paths of entities and policies that can be written; the node decides which changes are
+valid, through its `NamespaceService`. Mounted by `ops.admin`, which checks the token and answers
+errors. Policies of an entity are named by `?entity=NAME`, since its name has slashes.
 
     POST   /$partibus/entities                       {"name", "kind", "properties"}
     PATCH  /$partibus/entities/NAME                  {"properties"}: the others stay
@@ -53,7 +53,7 @@ async def _regenerate(node: Administration, request: Request) -> Answer:
 
 
 def _entity(request: Request) -> str:
-    """The entity that the policies are of; "" is the namespace."""
+    """The entity of the policies; "" is the namespace."""
     return request.query_params.get("entity", "")
 
 

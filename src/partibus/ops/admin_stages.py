@@ -5,7 +5,7 @@ Owns the two paths and the form of a drop:
     GET    /$partibus/entities/NAME/stages        who writes in stages, and what is staged
     POST   /$partibus/entities/NAME/stages/drop   {"writer", "forget"}
 
-What they do is the node's. Mounted by `ops.admin`, which checks the token.
+The node does the work. Mounted by `ops.admin`, which checks the token.
 """
 
 from typing import TYPE_CHECKING, Final

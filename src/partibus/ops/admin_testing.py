@@ -1,14 +1,13 @@
-"""What a server for tests offers over HTTP, as JSON under `/$partibus`.
+"""What a test server offers over HTTP, as JSON under `/$partibus`.
 
-Owns the paths of the clock, of namespaces per test and of the reset; a server that was started
-without the switches for them refuses each in a sentence. Mounted by `ops.admin`, which checks the
-token and answers errors. The token's key says which namespace a request is about, its own clock
-included.
+Owns the paths of the clock, of namespaces per test and of the reset; a server started without their
+flags refuses each with a message. Mounted by `ops.admin`, which checks the token and answers
+errors. The token's key selects the namespace of a request, with its own clock.
 
     GET    /$partibus/clock                    {"now", "now_ms", "advanced_ms"}
     POST   /$partibus/clock/advance            {"by": "7d"}: answers when all that fell due is done
     POST   /$partibus/reset                    no entities and no faults, as at the start
-    GET    /$partibus/namespaces               those beside the server's own
+    GET    /$partibus/namespaces               those besides the server's own
     POST   /$partibus/namespaces               {"name"}, optional; answers its key
     DELETE /$partibus/namespaces/NAME
 """

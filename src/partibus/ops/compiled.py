@@ -1,9 +1,9 @@
 """Whether the hot modules are compiled, and which of them are older than their source.
 
-In a working copy a compiled module runs in place of its source, so an edit without a new
-`make install` would do nothing, silently. Owns the comparison; it looks at files only, so
-that it is cheap enough for every start. Installed packages are never edited and are left
-out. Called by the `serve` and `version` verbs, the benchmarks and the tidiness tests.
+In a working copy a compiled module runs in place of its source, so an edit without a new `make
+install` would silently have no effect. Owns the comparison; it checks only files, so that it is
+cheap enough for every start. Installed packages are never edited and are left out. Called by the
+`serve` and `version` verbs, the benchmarks and the tidiness tests.
 """
 
 import logging
@@ -22,17 +22,17 @@ PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def is_compiled() -> bool:
-    """Whether this Python runs the hot modules compiled: all of them are, or none is."""
+    """Whether this Python runs the hot modules compiled: all of them are, or none."""
     return next(PACKAGE.rglob(f"*{EXTENSION_SUFFIXES[0]}"), None) is not None
 
 
 def source_of(compiled: Path) -> Path:
-    """`link.cpython-311-x86_64-linux-gnu.so` was compiled from `link.py`."""
+    """The source of a compiled file: `link.py` of `link.cpython-311-x86_64-linux-gnu.so`."""
     return compiled.with_name(compiled.name.partition(".")[0] + ".py")
 
 
 def outdated(compiled: Iterable[Path]) -> list[Path]:
-    """The sources among these that were changed since they were compiled."""
+    """The sources among these that have changed since they were compiled."""
     found: list[Path] = []
     for path in compiled:
         source = source_of(path)
@@ -42,7 +42,7 @@ def outdated(compiled: Iterable[Path]) -> list[Path]:
 
 
 def loaded() -> list[Path]:
-    """The compiled modules of ours that this process runs, out of a working copy."""
+    """Our compiled modules that this process runs from a working copy."""
     files = [
         getattr(module, "__file__", None) or ""
         for name, module in list(sys.modules.items())
@@ -52,7 +52,7 @@ def loaded() -> list[Path]:
 
 
 def warn_if_outdated() -> None:
-    """Say which modules run in an older form than their source has now."""
+    """Report which modules run in an older form than their source."""
     for source in outdated(loaded()):
         log.warning(
             "%s was changed after it was compiled, and the old form runs: %s", source, REMEDY

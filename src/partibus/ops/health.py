@@ -1,10 +1,10 @@
 """The HTTP application for operators: is this node alive, ready, healthy?
 
-Owns the routes `/health` (as the vendor's emulator answers it, EMU-6), `/livez` and
-`/readyz`, what a report of the server's probes means for each, and the word to browsers that come
-to the path of AMQP over WebSocket; the administration (`admin`) and `/metrics` (`metrics`) stand
-beside them. It looks at the node only through what it is given. The server hands it to the
-listener, which makes it when the first HTTP request comes.
+Owns the routes `/health` (as the vendor's emulator answers it, EMU-6), `/livez` and `/readyz`, what
+a report of the server's probes means for each, and the notice for browsers that open the path of
+AMQP over WebSocket; the administration (`admin`) and `/metrics` (`metrics`) are mounted beside
+them. It sees the node only through its arguments. The server passes it to the listener, which makes
+it with the first HTTP request.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ from partibus.ops.metrics_access import LOOPBACK
 
 DOWN: Final = "down"
 STUCK: Final = "stuck"
-"""The store takes entries, and makes none durable."""
+"""The store accepts entries, but makes none durable."""
 UNREACHABLE: Final = "unreachable"
 """Its worker does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreHealth:
-    """What the probe of one store found."""
+    """The result of one store's probe."""
 
     state: str
     age_ms: int | None = None
-    """How long ago the last probe was durable; None when none was, or no write was needed."""
+    """How long ago the last probe was durable; None if there was none, or no write was needed."""
     damaged: int = 0
     short: bool = False
 
@@ -48,7 +48,7 @@ class StoreHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """What the probes of a server found."""
+    """The results of a server's probes."""
 
     workers: Mapping[int, bool]
     """By number, whether it answers."""
@@ -57,7 +57,7 @@ class HealthReport:
     is_draining: bool = False
 
     def obstacles(self) -> Iterator[str]:
-        """Why no client should be sent here."""
+        """Why no client should connect here."""
         if self.is_draining:
             yield "The server is stopping."
         lost = [worker for worker, answers in self.workers.items() if not answers]
@@ -69,7 +69,7 @@ class HealthReport:
             yield from self._faulty()
 
     def defects(self) -> Iterator[str]:
-        """What is wrong while clients are served all the same."""
+        """What is wrong although clients are served."""
         if self._writing():
             yield from self._faulty()
         damaged = sum(store.damaged for store in self.stores.values())
@@ -77,10 +77,10 @@ class HealthReport:
             yield f"{damaged} stored messages failed their checksum; see the log."
 
     def notes(self) -> Iterator[str]:
-        """What an operator should do something about."""
+        """What an operator should act on."""
         short = [number for number, store in self.stores.items() if store.short]
         if short:
-            # It serves: an orchestrator must not restart it, which would give no room.
+            # It serves: an orchestrator must not restart it, which would not free space.
             yield (
                 f"The disk of store {_list(short)} is almost full: sends are refused, while "
                 "messages are received and settled. Free space, or receive messages."
@@ -100,27 +100,28 @@ class HealthReport:
 
 
 class HealthProbe(Protocol):
-    """The server, as these routes ask it."""
+    """The server, as these routes query it."""
 
     def is_supervised(self) -> bool:
-        """Whether the process that replaces workers is at work; so is a server without workers."""
+        """Whether the process that replaces workers is running; True for a server without
+        workers."""
         ...
 
     async def alive(self) -> dict[int, bool]:
-        """Whether the loop of each worker answers, without waiting long for it."""
+        """Whether the loop of each worker answers, without waiting long."""
         ...
 
     async def report(self) -> HealthReport:
-        """What is found now."""
+        """The current findings."""
         ...
 
 
-# Upgrades to AMQP never come as far as an application; what does is not an upgrade.
+# Upgrades to AMQP never reach an application; this is not an upgrade.
 WEBSOCKET_REFUSAL: Final = (
     "AMQP over WebSocket is served here: connect with a WebSocket and the sub-protocol"
     " AMQPWSB10, for example TransportType.AmqpOverWebsocket.\n"
 )
-# An answer that a proxy keeps would be a lie a minute later.
+# An answer cached by a proxy would be wrong a minute later.
 _FRESH: Final = {"cache-control": "no-store"}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -134,7 +135,8 @@ def operations_application(
 ) -> Starlette:
     """The application that answers for the node behind `probe`, and lets it be administered.
 
-    The `further` routes come last: names of entities never stand in the way of ours."""
+    The `further` routes come last: entity names never shadow ours.
+    """
     routes = [
         Route("/health", _health(probe)),
         Route("/livez", _alive(probe)),
@@ -144,7 +146,7 @@ def operations_application(
         *further,
     ]
     application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
-    # A path with a slash too many is another path; a redirect would be followed with the token.
+    # A path with an extra slash is another path; a redirect would be followed with the token.
     application.router.redirect_slashes = False
     return application
 
@@ -154,7 +156,7 @@ def _administration(administration: Administration, metrics: str) -> list[Route]
 
 
 def _health(probe: HealthProbe) -> _Endpoint:
-    """Whether all of it is well, in one sentence."""
+    """Whether everything is healthy, in one sentence."""
 
     async def health(_request: Request) -> Response:
         report = await probe.report()
@@ -167,10 +169,11 @@ def _health(probe: HealthProbe) -> _Endpoint:
 
 
 def _alive(probe: HealthProbe) -> _Endpoint:
-    """Whether the server can help itself: this loop turns, and a worker that does not answer is
-    replaced by the process that watches them. To restart all of it would only take longer.
+    """Whether the server can recover by itself: this loop runs, and a worker that does not answer
+    is replaced by its supervisor. Restarting everything would only take longer.
 
-    The date lets a client compare clocks, which tokens and locks depend on."""
+    The date lets a client compare clocks, which tokens and locks depend on.
+    """
 
     async def alive(_request: Request) -> Response:
         workers = await probe.alive()
@@ -183,7 +186,7 @@ def _alive(probe: HealthProbe) -> _Endpoint:
 
 
 def _ready(probe: HealthProbe) -> _Endpoint:
-    """Whether clients should be sent here, with everything that was looked at."""
+    """Whether clients should connect here, with everything that was checked."""
 
     async def ready(_request: Request) -> Response:
         report = await probe.report()
@@ -214,7 +217,7 @@ async def _websocket_only(_request: Request) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Say what is here, to people who came to the AMQP port with a browser."""
+    """Explain the AMQP port to people who open it with a browser."""
     assert isinstance(error, HTTPException)
     text = f"{error.status_code} {request.method} {request.url.path}: {error.detail}."
     return PlainTextResponse(

@@ -26,7 +26,7 @@ _AUDIT_MODE: Final = 0o600
 
 
 class TextForm(logging.Formatter):
-    """A line for people; what a stranger wrote cannot begin another."""
+    """A line for people; untrusted text cannot start another line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
@@ -38,7 +38,7 @@ class TextForm(logging.Formatter):
 
 
 class JsonForm(logging.Formatter):
-    """An object on one line: time, level, logger, message, and what is known beside."""
+    """An object on one line: time, level, logger, message, and further fields."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -77,19 +77,19 @@ def set_level(level: str) -> None:
         raise ArgumentError(f"'{level}' is not a level; allowed: {', '.join(LOG_LEVELS)}.")
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(number)
-    # The loop's own chatter (which selector it uses) is not news to anybody.
+    # The loop's own messages (which selector it uses) are of no interest.
     logging.getLogger("asyncio").setLevel(max(number, logging.WARNING))
     # What administrators change is logged at every level.
     logging.getLogger(AUDIT).setLevel(logging.INFO)
 
 
 def level_now() -> str:
-    """The level that holds."""
+    """The current level."""
     return logging.getLevelName(logging.getLogger().level).lower()
 
 
 def _open_audit(path: Path | None, process: str) -> None:
-    """The audit log in a file of its own, as JSON; without one its lines are in the log."""
+    """The audit log in a separate file, as JSON; without one its lines are in the log."""
     logger = logging.getLogger(AUDIT)
     for handler in logger.handlers:
         handler.close()

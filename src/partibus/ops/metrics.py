@@ -1,8 +1,8 @@
 """`GET /metrics`: what the server counts, as Prometheus reads it.
 
-Owns the names of the metrics, the words of Azure Monitor beside them, and who may read them. The
-figures are the node's (`server.operators.signals`). The table here is the reference: a test holds
-docs/reference/metrics.md to it, and to a real scrape.
+Owns the names of the metrics, the corresponding names in Azure Monitor, and who may read them. The
+values come from the node (`server.operators.signals`). The table here is the reference: a test
+compares docs/reference/metrics.md with it, and with a real scrape.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ HISTOGRAM: Final = "histogram"
 
 
 class Signals(Protocol):
-    """The figures, as this page asks for them."""
+    """The values, as this page reads them."""
 
     async def gather(self) -> dict[str, Any]: ...
 
@@ -46,7 +46,7 @@ class Signals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric: its name, where its value is found, and what Azure Monitor calls it."""
+    """One metric: its name, where its value is found, and its name in Azure Monitor."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ class Series:
 
     @property
     def shown(self) -> str:
-        """The name as it stands in a scrape."""
+        """The name in a scrape."""
         return f"{self.name}_total" if self.kind == COUNTER else self.name
 
 
@@ -75,7 +75,7 @@ ENTITY: Final = (
     Series("partibus_entity_dead_lettered_messages", COUNTER, "dead_lettered",
            "Messages that went to the dead-letter queue."),
     Series("partibus_entity_expired_messages", COUNTER, "expired",
-           "Messages whose time to live was over, dead-lettered or dropped."),
+           "Messages whose time to live ended, dead-lettered or dropped."),
     Series("partibus_entity_lock_expirations", COUNTER, "lapsed",
            "Message locks that ended because their time was up."),
     Series("partibus_entity_locks_lost", COUNTER, "lost",
@@ -127,11 +127,11 @@ FRAGMENT: Final = (
 )  # fmt: skip
 STORE_LABELS: Final = ("store", "worker")
 STORE: Final = (
-    Series("partibus_store_up", GAUGE, "up", "1 when the store takes commits, 0 when it is down."),
+    Series("partibus_store_up", GAUGE, "up", "1 when the store commits, 0 when it is down."),
     Series("partibus_store_degraded", GAUGE, "degraded",
-           "1 when it commits slowly, cannot checkpoint, or is short of room."),
+           "1 when it commits slowly, cannot checkpoint, or is short of space."),
     Series("partibus_store_full", GAUGE, "full",
-           "1 when no messages are taken because the disk is almost full."),
+           "1 when no messages are accepted because the disk is almost full."),
     Series("partibus_store_fragments", GAUGE, "fragments", "Fragments that are kept there."),
     Series("partibus_store_live_bytes", GAUGE, "live_bytes", "Bytes of messages still needed."),
     Series("partibus_store_disk_bytes", GAUGE, "disk_bytes", "Bytes of its files."),
@@ -152,7 +152,7 @@ WORKER: Final = (
            "Connections that went.", "ConnectionsClosed"),
     Series("partibus_links", GAUGE, "links", "AMQP links."),
     Series("partibus_client_memory_bytes", GAUGE, "memory_bytes",
-           "Memory that clients make the worker hold."),
+           "Memory that the worker uses for clients."),
     Series("partibus_send_seconds", HISTOGRAM, "send",
            "From a transfer to its answer; one send of each link at a time.", "ServerSendLatency"),
     Series("partibus_settlement_seconds", HISTOGRAM, "settlement",
@@ -161,7 +161,7 @@ WORKER: Final = (
            "From when a message was stored to its delivery; the first of each batch."),
     Series("partibus_worker_cpu_seconds", COUNTER, "cpu_s", "Processor time."),
     Series("partibus_observing_cpu_seconds", COUNTER, "observing_s",
-           "Processor time for those who look: metrics, health, events and the console."),
+           "Processor time for observers: metrics, health, events and the console."),
     Series("partibus_worker_resident_memory_bytes", GAUGE, "resident_bytes", "Resident memory."),
     Series("partibus_worker_open_files", GAUGE, "open_files", "Open file descriptors."),
     Series("partibus_worker_start_time_seconds", GAUGE, "started_s",
@@ -182,7 +182,7 @@ NODE: Final = (
     Series("partibus_node_takeovers", COUNTER, "takeovers",
            "Lanes that it took over from a node whose lease had lapsed."),
     Series("partibus_node_lease_renewals_failed", COUNTER, "renewals_failed",
-           "Renewals of its leases that the database did not take."),
+           "Renewals of its leases that the database did not accept."),
     Series("partibus_node_appends_fenced", COUNTER, "fenced",
            "Lanes whose writes were refused because another node had taken them over."),
 )  # fmt: skip
@@ -228,7 +228,7 @@ def metrics_route(node: "Administration", access: str) -> Route:
             figures = await node.signals.gather()
         except BusError as error:
             return error_response(error)
-        # In a thread: with thousands of series the loop would be held up.
+        # In a thread: with thousands of series the loop would be blocked.
         text = await asyncio.to_thread(OBSERVING.around, partial(render, figures, text_of_entities))
         return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
 
@@ -244,7 +244,7 @@ def _admit(node: "Administration", request: Request, access: str) -> None:
 
 
 def _is_near(request: Request) -> bool:
-    """Whether a program of this machine asks, for itself and not for somebody behind it."""
+    """Whether the request comes from a program of this machine, not through a proxy."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     try:
@@ -272,8 +272,9 @@ def _encoded(lines: list[str]) -> bytes:
 class EntityText:
     """The lines of all entities as they were in the last scrape.
 
-    Most series are these, and of most nothing has happened since: what is the same is not written
-    again. Scrapes at the same time wait for each other."""
+    Most series are these, and most of them have not changed: unchanged lines are not formatted
+    again. Concurrent scrapes wait for each other.
+    """
 
     def __init__(self) -> None:
         self._turn = Lock()
@@ -290,7 +291,7 @@ class EntityText:
             names = [(entity["name"], entity["kind"]) for entity in entities]
             if names != self._names or not self._blocks[0]:
                 self._begin(names)
-            # The figures of an entity are the same object for as long as they are valid.
+            # The values of an entity are the same object as long as they are valid.
             rows = [
                 row if entity is before and row else _row_of(entity)
                 for entity, before, row in zip(entities, self._entities, self._rows, strict=True)
@@ -301,7 +302,7 @@ class EntityText:
             return list(self._blocks)
 
     def _begin(self, names: list[tuple[str, str]]) -> None:
-        """Other entities than before: begin with nothing."""
+        """The entities have changed: start from scratch."""
         self._names = names
         self._labels = [_braced(_pairs(ENTITY_LABELS, pair)) for pair in names]
         self._rows = [()] * len(names)
@@ -311,7 +312,7 @@ class EntityText:
             self._write(at)
 
     def _changed(self, rows: list[tuple[int, ...]]) -> set[int]:
-        """Write the lines of values that differ; answers in which series some do."""
+        """Format the lines of changed values; returns the series that contain some."""
         changed: set[int] = set()
         for number, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
             if row is before or row == before:
@@ -331,7 +332,7 @@ class EntityText:
 
 
 def families(figures: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
-    """The same as rows of labels and values, for who writes them otherwise."""
+    """The same as rows of labels and values, for other formats."""
     entities = figures["entities"]
     yield from ((series, list(rows)) for series, rows in _heads(figures))
     labels = [(entity["name"], entity["kind"]) for entity in entities]
@@ -347,7 +348,7 @@ def _heads(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
 
 
 def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
-    """All that is not of entities."""
+    """Everything that does not belong to entities."""
     entities, workers = figures["entities"], figures["workers"]
     partitioned = [entity for entity in entities if entity["fragment_count"] > 1]
     for series in FRAGMENT:
@@ -378,7 +379,7 @@ def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:
 
 
 def _write_histogram(lines: list[str], name: str, pairs: str, found: dict[str, Any]) -> None:
-    """As Prometheus has them: each bound with all that is below it."""
+    """As Prometheus expects: each bound with the count of everything below it."""
     total = 0
     for bound, count in zip((*BOUNDS_S, "+Inf"), found["counts"], strict=True):
         total += count
@@ -414,7 +415,7 @@ def _row_of(entity: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _of_fragments(series: Series, partitioned: list[dict[str, Any]]) -> Iterator[Row]:
-    """A fragment that is the whole entity would only say the same again."""
+    """Omitted for a single fragment, which would repeat the entity."""
     for entity in partitioned:
         for fragment in entity["fragments"]:
             if fragment["counts"] is not None:
@@ -457,7 +458,7 @@ def _of_nodes(series: Series, cluster: dict[str, Any] | None) -> Iterator[Row]:
 
 
 def _node_states(cluster: dict[str, Any] | None) -> Iterator[Row]:
-    """Every state has a row, so that one that is left behind is 0 and not the last value."""
+    """Every state has a row, so that a former state is 0 and not its last value."""
     if cluster is not None:
         for state in ("up", "draining", "down"):
             yield (state,), cluster["states"].count(state)

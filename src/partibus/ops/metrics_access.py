@@ -1,12 +1,12 @@
-"""Who may read the metrics, in the words of the setting `metrics`.
+"""Who may read the metrics: the values of the setting `metrics`.
 
-Owns the words alone, so that the settings need not load what serves HTTP.
+Owns only these words, so that the settings need not load the HTTP stack.
 """
 
 from typing import Final
 
 LOOPBACK: Final = "loopback"
-"""Programs of this machine as they are, others with a token."""
+"""Programs of this machine without a token, others with one."""
 TOKEN: Final = "token"  # noqa: S105 - the word itself
 OPEN: Final = "open"
 OFF: Final = "off"

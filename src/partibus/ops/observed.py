@@ -1,7 +1,7 @@
-"""What requests that only look cost, counted where they come in.
+"""The cost of read-only requests of observers, counted where they arrive.
 
-Owns nothing but the way around the application: `domain.observing_cost` has the counter, and says
-which requests these are. Put around the server's application by the service.
+Owns only the wrapper of the application: `domain.observing_cost` has the counter, and decides which
+requests these are. Wrapped around the server's application by the service.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -10,7 +10,7 @@ from partibus.domain.observing_cost import is_observer, observing
 
 
 class ObservedApplication:
-    """An application, with the processor time of its observers counted."""
+    """An application with the processor time of observers counted."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application

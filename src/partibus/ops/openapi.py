@@ -1,8 +1,8 @@
-"""The JSON surface described for programs: `/$partibus/openapi.json`, OpenAPI 3.1.
+"""The JSON interface described for programs: `/$partibus/openapi.json`, OpenAPI 3.1.
 
-Owns the sentence about each operation. Paths and methods are those of the routes that are mounted,
-so none is left out; a test compares it with the operations whose rights are tested. It holds no
-data of the namespace and needs no token.
+Owns the summary of each operation. Paths and methods are those of the mounted routes, so none is
+left out; a test compares it with the operations whose rights are tested. It contains no data of the
+namespace and needs no token.
 """
 
 import re

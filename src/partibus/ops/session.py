@@ -1,10 +1,10 @@
-"""The sign-in of the console: a token in a cookie that only this server sees.
+"""The sign-in of the console: a token in a cookie that only this server receives.
 
-Owns the cookie, the protection against requests that another site has a browser make, and the
-read-only mode. The browser makes the token from a policy and its key, which stay there, or takes a
-JSON web token; the server checks it and hands it back as a cookie that scripts cannot read and that
-other sites cannot have sent. A request with an Authorization header is a program's and is
-taken as it is (docs/adr/0024-console.md).
+Owns the cookie, the protection against cross-site requests, and the read-only mode. The browser
+makes the token from a policy and its key, which stay there, or takes a JSON web token; the server
+checks it and returns it as a cookie that scripts cannot read and that other sites cannot use. A
+request with an Authorization header comes from a program and needs no such checks
+(docs/adr/0024-console.md).
 
     GET    /$partibus/session     who is signed in, and what they may do
     POST   /$partibus/session     {"token"}: sign in
@@ -24,9 +24,9 @@ from partibus.domain.errors import ArgumentError, BusError, RequestError, Unauth
 
 COOKIE: Final = "partibus-session"
 MARK: Final = "x-partibus-console"
-"""A header that a page of another site cannot add without being asked first, which fails."""
+"""A header that a page of another site cannot add without a preflight request, which fails."""
 COOKIE_BYTES_MAX: Final = 3800
-"""What every browser keeps of one cookie, less its name and attributes."""
+"""The cookie size that every browser keeps, less name and attributes."""
 SAFE_METHODS: Final = ("GET", "HEAD")
 SESSION_PATH: Final = "/$partibus/session"
 
@@ -46,7 +46,7 @@ class ReadOnly(RequestError):
 
 
 class SignIn(Protocol):
-    """Who checks tokens and tells what they grant."""
+    """Checks tokens and returns what they grant."""
 
     @property
     def console_mode(self) -> str: ...
@@ -65,7 +65,7 @@ def presented_token(request: Request) -> str | None:
 
 
 def is_of_console(request: Request) -> bool:
-    """Whether a request rests on the cookie, not on a header of its own."""
+    """Whether a request is authorised by the cookie, not by a header."""
     return "authorization" not in request.headers and COOKIE in request.cookies
 
 
@@ -73,12 +73,12 @@ def refuse_changes(request: Request, mode: str) -> None:
     """Raise ReadOnly when a request of the console would change something in read-only mode."""
     if mode != "read-only" or request.method in SAFE_METHODS or not is_of_console(request):
         return
-    if not request.url.path.endswith("/rules/test"):  # asks, and changes nothing
+    if not request.url.path.endswith("/rules/test"):  # a query, which changes nothing
         raise ReadOnly
 
 
 def _require_own_page(request: Request) -> None:
-    """The page that asks must be ours: by the header that it adds, and by where it comes from."""
+    """The request must come from our own page: by the header that it adds, and by its origin."""
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
     if request.headers.get(MARK) != "1":
@@ -156,7 +156,7 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int |
 
 
 def _packed(token: str) -> str:
-    """A token in letters that a cookie may hold."""
+    """A token in characters allowed in a cookie."""
     packed = base64.urlsafe_b64encode(token.encode()).decode()
     if len(packed) > COOKIE_BYTES_MAX:
         raise ArgumentError(

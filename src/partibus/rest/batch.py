@@ -18,7 +18,7 @@ BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 
 
 def is_batch(content_type: str | None) -> bool:
-    """Whether a request holds a batch; with parameters the type is refused, as documented."""
+    """Whether a request contains a batch; with parameters the type is refused, as documented."""
     name, parameters, _ = (content_type or "").partition(";")
     if name.strip().lower() != BATCH_TYPE:
         return False
@@ -59,7 +59,7 @@ def _body(item: dict[str, object], where: str) -> bytes:
         if item.get("IsBodyBase64Encoded") is True:
             return base64.b64decode(body, validate=True)
         return body.encode()
-    # base64 with letters beyond ASCII is a plain ValueError.
+    # base64 with non-ASCII letters raises a plain ValueError.
     except ValueError as error:
         raise ArgumentError(f"{where}: Body cannot be read: {error}.") from error
 

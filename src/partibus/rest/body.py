@@ -1,8 +1,8 @@
 """The body of a send over HTTP, from its first byte until its messages are stored.
 
-Owns the limits on reading it: its size, its time, and the memory account that it shares with
-all other clients. A send for which there is no memory waits for a moment before any of its body
-is read, and is then refused with 503, so that nothing is held for it.
+Owns the limits on reading it: its size, its time, and the memory account that it shares with all
+other clients. A send for which there is no memory waits for a moment before any of its body is
+read, and is then refused with 503, so that it uses no memory.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from partibus.gateway.memory_room import room_came
 from partibus.rest.error_mapping import BodyTooSlow, MemoryShort
 
 BODY_S_MAX: Final = 60.0
-"""A body that takes longer is not being sent but held."""
+"""A body that takes longer is treated as stalled."""
 ROOM_S_MAX: Final = 2.0
-"""How long a send waits for memory: stores write what fills it in less, unless they are slow."""
+"""How long a send waits for memory: stores free it sooner, unless they are slow."""
 NO_ROOM: Final = (
     "The messages that wait to be stored have reached the server's memory limit. Send again after"
     " the time in Retry-After; --memory-limit sets the limit."
@@ -27,7 +27,7 @@ NO_ROOM: Final = (
 
 
 class Body:
-    """What one send makes the process hold; used as a context that lasts until it is stored."""
+    """The memory of one send; a context manager that lasts until it is stored."""
 
     def __init__(self, memory: MemoryAccount) -> None:
         self._memory = memory
@@ -44,7 +44,7 @@ class Body:
     async def read(
         self, request: Request, bytes_max: int, refusal: Callable[[], BusError]
     ) -> bytes:
-        """All of it, or the refusal when it is larger than allowed."""
+        """Read all of it; raises when it is larger than allowed."""
         announced = request.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > bytes_max:
             raise refusal()

@@ -1,8 +1,8 @@
 """BrokerProperties: a message's system properties as one JSON object (HTP-1).
 
-Owns the names, the types and both directions. Names that are not known are passed over, as the
-vendor does; a known one of the wrong type is refused by name. Called for the header of a single
-message, for each message of a batch, and for what is received.
+Owns the names, the types and both directions. Unknown names are ignored, as the vendor does; a
+known one of the wrong type is refused by name. Called for the header of a single message, for each
+message of a batch, and for what is received.
 """
 
 import datetime
@@ -20,19 +20,19 @@ from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 
-# The vendor's own type: days may stand before, fractions behind.
+# The vendor's own type: optional days in front, optional fractions behind.
 _TIME_SPAN: Final = re.compile(
     r"(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
 )
 _STATES: Final[dict[object, str]] = {1: "Deferred", 2: "Scheduled"}
-"""What a message says that is not active (MSG-2)."""
+"""The states of messages that are not active (MSG-2)."""
 TTL_MS_MAX: Final = 0xFFFF_FFFE
-"""The largest time to live that the wire's header holds; what is longer is cut to it."""
+"""The maximum time to live in the wire's header; a longer one is reduced to it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SentProperties:
-    """What a sender may say about a message."""
+    """The properties that a sender may set."""
 
     message_id: str | None = None
     correlation_id: str | None = None
@@ -76,7 +76,7 @@ _TEXTS: Final = {
 
 
 def parse_header(text: str) -> SentProperties:
-    """The properties of a single message; its header holds a JSON object."""
+    """The properties of a single message; its header contains a JSON object."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -85,7 +85,7 @@ def parse_header(text: str) -> SentProperties:
 
 
 def read_properties(given: object, where: str) -> SentProperties:
-    """The properties of a decoded object; `where` begins the sentence of a refusal."""
+    """The properties of a decoded object; `where` begins the text of a refusal."""
     if not isinstance(given, Mapping):
         raise ArgumentError(f"{where} must be a JSON object.")
     found = SentProperties()
@@ -121,7 +121,7 @@ def _seconds_ms(value: object, where: str) -> int:
 
 
 def _span_ms(value: object, where: str) -> int:
-    """The vendor's time span as a text: days, hours, minutes, seconds, fractions."""
+    """Parse the vendor's time span: days, hours, minutes, seconds, fractions."""
     match = _TIME_SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ArgumentError(f"{where}: the time to live must be a span such as 0.00:00:40.")
@@ -151,7 +151,7 @@ def _moment_ms(value: object, where: str) -> int:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Broker:
-    """What the broker knows about a message that is received."""
+    """What the broker knows about a received message."""
 
     sequence: int
     delivery_count: int
@@ -164,10 +164,10 @@ class Broker:
 def write_header(
     properties: MessageProperties, annotations: Mapping[str, object], broker: Broker
 ) -> str:
-    """The header of a message that is received, in ASCII."""
+    """The header of a received message, in ASCII."""
     shown: dict[str, object] = {
         "DeliveryCount": broker.delivery_count,
-        # Only a forwarded message carries the number that it had first (FWD-9).
+        # Only a forwarded message has its first sequence number (FWD-9).
         "EnqueuedSequenceNumber": annotations.get(
             annotation_names.ENQUEUE_SEQUENCE_NUMBER, broker.sequence
         ),

@@ -1,8 +1,8 @@
 """Errors as the vendor's REST interface reports them: a status code and a small XML document.
 
-Owns the one translation from the taxonomy of errors to HTTP for the data plane (HTP-4). It
-differs from the administration's in two places: a missing entity is 410 here, and 404 speaks
-of messages and their locks.
+Owns the one translation from the taxonomy of errors to HTTP for the data plane (HTP-4). It differs
+from the administration's in two ways: a missing entity is 410 here, and 404 is for messages and
+their locks.
 """
 
 from typing import Final
@@ -66,6 +66,6 @@ def fault(error: errors.BusError) -> Response:
     if status in (429, 503):
         headers["retry-after"] = str(RETRY_AFTER_S)
     text = f"<Error><Code>{status}</Code><Detail>{escape(error.description)}</Detail></Error>"
-    # A refusal may repeat a stranger's text, which may hold what UTF-8 has no form for.
+    # A refusal may quote a client's text, which may contain characters without a UTF-8 form.
     body = text.encode("utf-8", "replace")
     return Response(body, status, headers, "application/xml; charset=utf-8")

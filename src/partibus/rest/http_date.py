@@ -1,7 +1,7 @@
 """Times as HTTP writes them: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
 
-Owns the way from and to milliseconds. Reading is strict about the form, since a text that only
-resembles a time is a text.
+Owns the conversion from and to milliseconds. Parsing is strict, since a text that only resembles a
+time is a text.
 """
 
 import datetime

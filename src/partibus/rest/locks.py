@@ -1,8 +1,8 @@
 """Locks by token over HTTP: complete, unlock and renew, each awaited (HTP-3).
 
-Owns the way from a token to the fragment that gave it. A lock is addressed by its token alone,
-over any connection and any worker of the server (LCK-6); a token that no fragment of the entity
-has given is a lost lock.
+Owns the look-up of a token's fragment. A lock is addressed by its token alone, over any connection
+and any worker of the server (LCK-6); a token that no fragment of the entity has issued is a lost
+lock.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def settle(fragment: Fragment, subqueue: SubQueueType, number: int, outcom
 
 
 async def renew(fragment: Fragment, subqueue: SubQueueType, number: int) -> int:
-    """Extend one lock; answers until when it holds."""
+    """Extend one lock; returns until when it holds."""
     answer = _Answer()
     fragment.submit(Renew(answer, subqueue, [number]))
     return await answer.ended
@@ -61,7 +61,7 @@ class _Answer:
             self.ended.set_exception(error)
 
     def _end(self, result: int) -> None:
-        """Zero is a lock that was lost."""
+        """Zero means that the lock was lost."""
         if result == 0:
             self.failed(MessageLockLost())
         elif not self.ended.done():

@@ -1,4 +1,4 @@
-"""A message between HTTP and AMQP: encoded from a request, taken apart for a response.
+"""A message between HTTP and AMQP: encoded from a request, decoded for a response.
 
 Owns the two conversions. A body sent by HTTP is one data section; of a body received by HTTP
 data sections are joined, a text is UTF-8, and any other AMQP value is written as JSON. The
@@ -75,7 +75,7 @@ def _annotations(properties: SentProperties) -> bytes:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Received:
-    """A message as a response carries it."""
+    """A message in the form of a response."""
 
     body: bytes
     content_type: str | None
@@ -87,7 +87,7 @@ class Received:
 def decode_message(
     stored: bytes, held: Held, sequence: int, token: uuid.UUID, is_locked: bool
 ) -> Received:
-    """Take a stored message apart, with what was changed since laid over it."""
+    """Decode a stored message, with its overlay applied."""
     payload = to_delivery(stored, held, sequence, token.bytes)
     sections = parse_sections(payload)
     properties = decode_properties(payload, sections)
@@ -120,7 +120,7 @@ def _body(payload: bytes, sections: MessageSections) -> bytes:
         try:
             value, at = decode_value(payload, value_at, sections.bare_end)
         except DecodeError:
-            # A body is the sender's business: it is stored unread, and handed on as it came.
+            # A body is the sender's business: it is stored unread, and returned unchanged.
             return payload[sections.body_offset : sections.bare_end]
         if section == DATA and isinstance(value, bytes):
             parts.append(value)
@@ -140,7 +140,7 @@ def _written(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """The nearest JSON has to an AMQP value."""
+    """The closest JSON form of an AMQP value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

@@ -1,8 +1,9 @@
-"""The operations of the data plane: who may do what, on which entity, and what comes of it.
+"""The operations of the data plane: who may do what, on which entity.
 
 Owns the order of checks (address, rights, entity, its state) and the operations themselves, in
-terms of messages. It knows no HTTP beyond a token's text: forms and statuses are `routes`'s. One
-for each process, made by the node; it submits nothing any more once the gateway has closed.
+terms of messages. It must never deal with HTTP, except for a token's text: `routes` owns forms and
+statuses. One for each process, made by the node; once the gateway has closed it submits nothing
+more.
 """
 
 import asyncio
@@ -36,8 +37,8 @@ from partibus.rest.reception import Found, Reception
 from partibus.rest.sending import Sending
 
 ANSWER_S_MAX: Final = 5.0
-"""A receive that does not wait ends by itself once every fragment has answered; one that is out
-of reach does not hold it up longer than this."""
+"""A receive that does not wait ends once every fragment has answered; an unreachable one does not
+delay it longer than this."""
 
 Departure = Callable[[], Awaitable[None]]
 """Returns when the client has gone."""
@@ -53,18 +54,18 @@ class DataPlane:
         gateway.at_close(self._close)
 
     def message_bytes_max(self, entity: Entity) -> int:
-        """What one request may carry to an entity."""
+        """The size limit of one request to an entity."""
         return min(entity.message_bytes_max, self._gateway.namespace.profile.http_message_bytes_max)
 
     @property
     def memory(self) -> MemoryAccount:
-        """What all clients make the process hold."""
+        """The memory account of all clients."""
         return self._gateway.memory
 
     # --- send -------------------------------------------------------------------------------
 
     def sendable(self, path: str, token: str | None) -> Entity:
-        """The entity, if the token may send there now."""
+        """The entity, if the token allows sending there now."""
         address, entity = self._resolve(path, token, Rights.SEND)
         require_sendable(entity, address)
         faults, ran_ms = self._gateway.faults, self._gateway.monotonic_ms()
@@ -75,7 +76,8 @@ class DataPlane:
     async def send(self, entity: Entity, payloads: list[bytes]) -> None:
         """Store messages, all or none; returns when they are durable.
 
-        The payloads are taken out of their list: while the store works, memory holds each once."""
+        The payloads are removed from their list: during the write, memory has each only once.
+        """
         if sum(map(len, payloads)) > self.message_bytes_max(entity):
             raise too_large(entity)
         detects = entity.spec.requires_duplicate_detection
@@ -90,7 +92,7 @@ class DataPlane:
     async def peek_lock(
         self, path: str, token: str | None, timeout_s: float, departure: Departure
     ) -> tuple[Received, uuid.UUID] | None:
-        """Lock a message and take it along; None when none came in time."""
+        """Lock a message and return it; None when none came in time."""
         found = await self._receive(path, token, timeout_s, departure)
         if found is None:
             return None
@@ -100,11 +102,11 @@ class DataPlane:
     async def receive_and_delete(
         self, path: str, token: str | None, timeout_s: float, departure: Departure
     ) -> Received | None:
-        """Take a message for good; None when none came in time."""
+        """Receive and delete a message; None when none came in time."""
         found = await self._receive(path, token, timeout_s, departure)
         if found is None:
             return None
-        # Taken apart first: what could fail must fail while the message is still there.
+        # Decoded first: anything that can fail must fail while the message still exists.
         received = decode_message(found.body, found.held, found.sequence, _token(found), False)
         await settle(found.fragment, found.subqueue, found.held.token, Outcome.COMPLETE)
         return received
@@ -138,7 +140,8 @@ class DataPlane:
                 reception.close(keeps_found=is_wanted)
 
     def _trace_delivery(self, entity: Entity, subqueue: SubQueueType, found: Found) -> None:
-        """A message is handed to a client, as on a link; it is settled by its token, if at all."""
+        """A message is delivered to a client, as on a link; it is settled by its token, if at
+        all."""
         tracing = self._gateway.namespace.tracing
         if tracing is not None:
             path, now_ms = subqueue_path(entity.record.path, subqueue), self._gateway.now_ms()
@@ -153,11 +156,11 @@ class DataPlane:
         await self._settle(path, token, lock, Outcome.COMPLETE)
 
     async def unlock(self, path: str, token: str | None, lock: uuid.UUID) -> None:
-        """Give a locked message back to all receivers; the delivery counts (SEED-100)."""
+        """Release a locked message to all receivers; the delivery counts (SEED-100)."""
         await self._settle(path, token, lock, Outcome.ABANDON)
 
     async def renew(self, path: str, token: str | None, lock: uuid.UUID) -> int:
-        """Extend a lock from now; answers until when (LCK-3)."""
+        """Extend a lock from now; returns until when (LCK-3)."""
         entity, subqueue = self._receivable(path, token)
         fragment, number = find_lock(self._gateway, entity, lock)
         return await renew(fragment, subqueue, number)
@@ -199,7 +202,7 @@ class DataPlane:
         return entity, subqueue
 
     def _resolve(self, path: str, token: str | None, right: Rights) -> tuple[Address, Entity]:
-        """The entity of a path; without a right its existence is not revealed."""
+        """The entity of a path; its existence is not revealed without a right."""
         if self._is_closed:
             raise Stopping
         address = parse_address(path)
@@ -219,7 +222,7 @@ class DataPlane:
         require([grant], path, right, now_ms)
 
     def _close(self) -> None:
-        """The server stops: waiting requests are answered, and no demand is made."""
+        """The server stops: waiting requests are answered, and no more demand is made."""
         self._is_closed = True
         for reception in list(self._receptions):
             reception.close()

@@ -1,9 +1,9 @@
 """Application properties as HTTP headers, one each (HTP-1).
 
 Owns which headers are properties and how values are written: texts in double quotes, numbers and
-booleans bare, times in quotes as HTTP writes them. In quotes everything beyond ASCII is escaped as
-in JSON, so that any text can pass and none can break out of its header. A property that cannot be
-a header, by its name or because HTTP means something else by it, is left out on delivery.
+booleans without, times in quotes as HTTP writes them. Within quotes non-ASCII characters are
+escaped as in JSON, so that any text is possible and none can break out of its header. A property
+that cannot be a header, because of its name or its meaning in HTTP, is left out on delivery.
 """
 
 import json
@@ -17,7 +17,7 @@ from partibus.amqp.codec.types import Timestamp
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 
-# What HTTP, its proxies and tracing say between each other; never a property of a message.
+# Headers of HTTP itself, of proxies and of tracing; never a property of a message.
 # fmt: off
 _NOT_PROPERTIES: Final = frozenset((
     "accept", "accept-charset", "accept-encoding", "accept-language", "accept-ranges", "age",
@@ -48,7 +48,7 @@ def is_property(name: str) -> bool:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
-    """The properties among the headers of a request, names in the case they came in."""
+    """The properties among the headers of a request, with names in their original case."""
     found: dict[str, object] = {}
     for raw_name, raw_value in headers:
         name = raw_name.decode("latin-1")
@@ -58,7 +58,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, object]:
 
 
 def text_of(raw: bytes) -> str:
-    """A header's bytes as text: UTF-8 where it is that, as most programs send it."""
+    """A header's bytes as text: UTF-8 if valid, as most programs send it."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def text_of(raw: bytes) -> str:
 
 
 def read_value(text: str, name: str) -> object:
-    """The value that a header's text stands for."""
+    """The value of a header's text."""
     if text.startswith('"'):
         return _quoted(text, name)
     if text in ("true", "false", "True", "False"):
@@ -77,7 +77,7 @@ def read_value(text: str, name: str) -> object:
         number = float(text)
         if math.isfinite(number):
             return number
-    # Programs that do not know of the quotes mean a text.
+    # Programs that do not use the quotes mean a string.
     return text
 
 
@@ -104,7 +104,7 @@ def write_headers(properties: Mapping[str, object]) -> list[tuple[bytes, bytes]]
 
 
 def write_value(value: object) -> str | None:
-    """A value as a header's text; None for one that has no such form."""
+    """A value as a header's text; None if it has no such form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Timestamp):

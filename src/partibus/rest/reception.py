@@ -1,9 +1,9 @@
 """One receive over HTTP: at most one message, from whichever fragment has one.
 
-Owns the wait for that message. Every fragment is asked in turn for what it has; when none has
-anything, the request waits until one reports messages. Demand is out at one fragment
-at a time, so no second message is ever locked. A reception that is closed gives back what was on
-its way to it: nothing is lost with a client that stopped waiting, and nobody waits for its lock.
+Owns the wait for that message. Every fragment is asked in turn; when none has anything, the request
+waits until one reports messages. There is demand at one fragment at a time, so no second message is
+ever locked. A closed reception returns what was in flight to it: nothing is lost with a client that
+stopped waiting, and its lock blocks nobody.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from partibus.message.lock_token import TokenPrefix
 
 
 class Found:
-    """A message that is locked for a request."""
+    """A message locked for a request."""
 
     __slots__ = ("body", "fragment", "held", "sequence", "subqueue", "token_prefix")
 
@@ -36,7 +36,7 @@ class Found:
         self.token_prefix: TokenPrefix = source.token_prefix
 
     def release(self) -> None:
-        """Unlock without counting: nobody has seen the message (DLV-5)."""
+        """Unlock without counting: the client has not seen the message (DLV-5)."""
         self.fragment.submit(
             Settle(None, None, self.subqueue, [self.held.token], Outcome.RELEASE, None)
         )
@@ -50,11 +50,11 @@ class Reception:
     ) -> None:
         self._subqueue = subqueue
         self._waits = waits
-        # Locks are always taken: receive-and-delete completes before it answers, so that a
-        # message under way to a client that has gone is not a message lost.
+        # Messages are always locked: receive-and-delete completes before it answers, so that a
+        # message in flight to a client that has gone is not lost.
         self._fragments = {Source(self, gateway, f, subqueue, False): f for f in fragments}
         available = [s for s, f in self._fragments.items() if f.is_available]
-        # Any order will do among fragments; the first must not always win.
+        # The order of fragments does not matter, but the first must not always win.
         random.shuffle(available)
         self._to_ask: deque[Source] = deque(available)
         self._asked: Source | None = None
@@ -63,14 +63,14 @@ class Reception:
         self.found: asyncio.Future[Found | None] = asyncio.get_running_loop().create_future()
 
     def begin(self) -> None:
-        """Ask; `found` ends with a message, or with None when there is none and none is awaited."""
+        """Start; `found` ends with a message, or with None when there is none to wait for."""
         if not self._to_ask and not self._waits:
             self._fail(StoreUnavailable())
         else:
             self._ask_next()
 
     def close(self, *, keeps_found: bool = True) -> None:
-        """Want nothing more; what was found goes back unless somebody keeps it."""
+        """Stop; a message that was found is returned unless it is kept."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -106,7 +106,7 @@ class Reception:
     # --- from the fragments (the `Drawer` of the sources) ---------------------------------------
 
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        """The message has come."""
+        """The message has arrived."""
         for held, body in zip(messages, bodies, strict=True):
             found = Found(source, self._fragments[source], self._subqueue, held, body)
             if self.found.done():
@@ -115,7 +115,7 @@ class Reception:
                 self.found.set_result(found)
 
     def ran_dry(self, source: Source, unused: int) -> None:
-        """A fragment had nothing, or has given what it was asked for."""
+        """A fragment had nothing, or has delivered what was demanded."""
         if self.found.done():
             return
         if self._is_waiting:
@@ -124,7 +124,7 @@ class Reception:
             self._ask_next()
 
     def has_messages(self, source: Source) -> None:
-        """Messages have come to a fragment."""
+        """A fragment has messages."""
         self._to_ask.append(source)
         if self._asked is None:
             self._ask_next()

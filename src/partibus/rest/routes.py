@@ -1,7 +1,7 @@
 """The data plane over HTTP: its paths, the forms of requests, the statuses of answers (HTP-1 to 5).
 
 Owns every path that ends in `/messages`, `/messages/head` or `/messages/ID/LOCK`, and no other:
-entities themselves are the management API's. What happens is `plane`'s. Mounted by the server
+entities themselves belong to the management API. `plane` does the work. Mounted by the server
 beside the other HTTP routes.
 
     POST   ENTITY/messages              send one message, or a batch          201
@@ -37,10 +37,10 @@ from partibus.rest.plane import DataPlane
 from partibus.rest.property_headers import read_headers, text_of, write_headers
 
 TIMEOUT_S_MAX: Final = 60.0
-"""The longest wait of a receive, and its default."""
+"""The maximum wait of a receive, and its default."""
 JSON_FACTOR: Final = 2
 JSON_BYTES: Final = 64 * 1024
-"""A batch in JSON may be so many times larger than its messages, and so many bytes more: base64
+"""A batch in JSON may be this many times larger than its messages, and this many bytes more: base64
 takes a third, names and quotes the rest."""
 
 _SECONDS: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class _AnyCaseRoute(Route):
-    """The vendor's paths are written in any case."""
+    """The vendor's paths are case-insensitive."""
 
     def __init__(self, path: str, endpoint: Callable[..., object], method: str) -> None:
         super().__init__(path, endpoint, methods=[method])
@@ -126,7 +126,7 @@ def _single(request: Request, body: bytes, content_type: str | None) -> bytes:
 
 
 def _as_sent(request: Request) -> Sequence[Header]:
-    """The headers with their names as they came: properties have names in two cases."""
+    """The headers with their names as received: property names are case-sensitive."""
     as_sent: Sequence[Header] | None = request.scope.get("state", {}).get("headers_as_sent")
     return request.scope["headers"] if as_sent is None else as_sent
 
@@ -142,7 +142,7 @@ async def _peek_lock(plane: DataPlane, request: Request) -> Response:
     received, lock = answer
     name = received.message_id
     if not _PLAIN_ID.fullmatch(name):
-        # An id may hold anything; the number always makes a path.
+        # An id may contain anything; the number always makes a valid path.
         name = str(json.loads(received.broker_properties)["SequenceNumber"])
     entity = quote(path, safe="/$")
     place = f"{request.base_url}{entity}/messages/{name}/{lock}"
@@ -180,7 +180,7 @@ def _timeout_s(request: Request) -> float:
 
 def _departure(request: Request) -> Callable[[], Awaitable[None]]:
     async def departure() -> None:
-        # What a body of a receive holds is of no interest; its end is the client's.
+        # The body of a receive is ignored; its end means that the client has gone.
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
@@ -207,7 +207,7 @@ async def _renew(plane: DataPlane, request: Request) -> Response:
 
 
 async def _read(plane: DataPlane, request: Request) -> Response:
-    """Many try to read a queue so; nothing is looked up, and no right is needed for this answer."""
+    """Many people try to read a queue this way; nothing is looked up, and no right is needed."""
     response = fault(MessagesNotRead())
     response.headers["allow"] = "POST, DELETE"
     return response
@@ -234,7 +234,7 @@ def _lock(request: Request) -> uuid.UUID:
 
 
 def _response(status: int, headers: Sequence[Header] = (), body: bytes = b"") -> Response:
-    """A response whose header names keep their case: it is that of the properties."""
+    """A response whose header names keep their case, which is that of the properties."""
     response = Response(body, status)
     response.raw_headers = [
         (name, value) for name, value in response.raw_headers if name != b"content-type"

@@ -1,8 +1,8 @@
-"""One send over HTTP on its way to its fragments.
+"""One send over HTTP.
 
 Owns the wait for durability: the request is answered when every part of it is stored, or by the
-first refusal. Which fragment takes what is the gateway's router's to say, and what is tried when a
-store is down its submission's, exactly as for a sending link.
+first refusal. The gateway's router chooses the fragments, and its submission handles a store that
+is down, exactly as for a sending link.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Actions of rules: what they change on the copy that a subscription gets (ACT-1 to ACT-6).
 
-Owns the statements and the edits that they ask for. An action reads the view and changes
-nothing: the caller puts the edits into the copy (ACT-4). Statements run in order, and later
-ones see what earlier ones did. Called by the selection of a topic's copies.
+Owns the statements and the edits that they produce. An action reads the view and must never change
+anything: the caller applies the edits to the copy (ACT-4). Statements run in order, and later ones
+see what earlier ones did. Called by the selection of a topic's copies.
 """
 
 import enum
@@ -28,7 +28,7 @@ class Removed(enum.Enum):
 
 
 REMOVED: Final = Removed.REMOVED
-"""In an edit: the property is taken away."""
+"""In an edit: the property is removed."""
 
 
 class Edit(NamedTuple):
@@ -68,8 +68,8 @@ class Action:
     def apply(self, view: MessageView) -> list[Edit]:
         """The edits for this message, one for each property that changes.
 
-        Raises `EvaluationError` where a statement has no value for the message; the caller
-        deals with it as with a filter that cannot be evaluated (FLT-9).
+        Raises `EvaluationError` if a statement cannot be evaluated for the message; the caller
+        handles it like a filter that cannot be evaluated (FLT-9).
         """
         copy = _EditedView(view)
         for target, value, term in self._steps:
@@ -96,7 +96,7 @@ def _step(compiler: Compiler, text: str, statement: Statement) -> _Step:
 
 @dataclass(eq=False, slots=True)
 class _EditedView:
-    """A message as the statements so far have left it."""
+    """A message after the statements so far."""
 
     view: MessageView
     edits: dict[tuple[bool, str], Edit] = field(init=False, default_factory=dict)

@@ -1,9 +1,9 @@
 """The nodes that the parser makes of each rule of the grammar.
 
-Owns the meaning of a rule's children: literals and their ranges (SQL-4), names and scopes
-(SQL-1, SQL-2), and that conditions and values stand only where they can. A misfit is a
-`Complaint` with its place. The methods bear the names of the grammar's rules and are
-called by lark from the leaves up, without recursion. Used by `rules.parser`.
+Owns the meaning of a rule's children: literals and their ranges (SQL-4), names and scopes (SQL-1,
+SQL-2), and that conditions and values are only where they are allowed. An error is a `Complaint`
+with its position. The methods have the names of the grammar's rules and are called by lark from the
+leaves up, without recursion. Used by `rules.parser`.
 """
 
 import difflib
@@ -27,7 +27,7 @@ else:
     Base = Transformer_NonRecursive
 
 DEPTH_MAX: Final = 64
-"""How deep terms may be nested; each level is a call when a message is tested."""
+"""How deep terms may be nested; each level is a call when a message is evaluated."""
 INTEGER_LIMIT: Final = 2**63
 
 Children = list[Node | Token]
@@ -217,7 +217,7 @@ def _bounded(node: Node) -> Node:
 
 
 def _spelled(token: Token) -> str:
-    """The name without its quotes or brackets, doubled ones single (SQL-11)."""
+    """The name without its quotes or brackets, with doubled ones unescaped (SQL-11)."""
     text = str(token)
     if token.type == "BRACKETED":
         return text[1:-1].replace("]]", "]")

@@ -1,8 +1,8 @@
-"""Whether a rule can be used, asked when it is created (FLT-8).
+"""Whether a rule is valid, checked when it is created (FLT-8).
 
-Owns the refusal only: the parsing is that of the evaluation, so what passes here can be
-evaluated. Called by the catalog before it writes, and by the reader of definitions, which
-adds the file and line.
+Owns only the refusal: the parser is that of the evaluation, so what passes here can be evaluated.
+Called by the catalog before it writes, and by the reader of definitions, which adds the file and
+line.
 """
 
 from collections.abc import Mapping

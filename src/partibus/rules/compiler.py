@@ -1,10 +1,9 @@
 """From a tree to closures: an expression is compiled once and called for each message.
 
-Owns three-valued logic (SQL-8, SQL-9): every closure takes a view and answers with a value,
-with None for unknown, or raises `EvaluationError`. Conditions answer True, False or None.
-AND, OR and IN stop at the first part that decides. Terms without properties are evaluated
-here, once; one that cannot be evaluated is refused (FLT-8). Called by `rules.sql_filter`,
-`rules.action` and `rules.explain`.
+Owns three-valued logic (SQL-8, SQL-9): every closure takes a view and returns a value, None for
+unknown, or raises `EvaluationError`. Conditions return True, False or None. AND, OR and IN stop at
+the first part that decides. Terms without properties are evaluated here, once; one that cannot be
+evaluated is refused (FLT-8). Called by `rules.sql_filter`, `rules.action` and `rules.explain`.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,18 +43,18 @@ from partibus.rules.view import ABSENT, MessageView
 
 
 class NoMessage:
-    """The view of terms that look at no message."""
+    """The view for terms that look at no message."""
 
     def system(self, name: str) -> object:
-        """There is none."""
+        """Always None."""
         raise AssertionError(name)
 
     def user(self, name_lower: str) -> object:
-        """There is none."""
+        """Always absent."""
         raise AssertionError(name_lower)
 
     def names(self) -> frozenset[str]:
-        """There are none."""
+        """Always empty."""
         return frozenset()
 
 
@@ -69,7 +68,7 @@ class Compiler:
         }
 
     def value(self, node: Node) -> Evaluator:
-        """The closure of a term."""
+        """The closure of a value."""
         run = _COMPILERS[type(node)](self, node)
         if not node.is_constant:
             return run
@@ -82,7 +81,7 @@ class Compiler:
         return lambda view: constant
 
     def condition(self, node: Node) -> Condition:
-        """The closure of a term that stands where a condition is needed."""
+        """The closure of a term where a condition is required."""
         run = self.value(node)
         if node.is_condition:
             return cast(Condition, run)
@@ -182,7 +181,7 @@ class Compiler:
     def _comparison_with(
         self, node: tree.Comparison, left: Evaluator, constant: object
     ) -> Evaluator:
-        """A comparison with what is the same for every message, by far the most common."""
+        """A comparison with a constant, by far the most common."""
         symbol, term, kind = node.symbol, self.term(node), type(constant)
         relation = RELATIONS[symbol]
         if kind not in ORDERED:

@@ -1,8 +1,7 @@
-"""What is wrong with a text, in words for the person who wrote it.
+"""What is wrong with a text, explained to its author.
 
-Owns the sentences about characters and tokens that do not belong where they stand, and
-the hints for the usual slips: a missing quote, a reserved word as a name, `==`. Called by
-`rules.parser`.
+Owns the messages about characters and tokens in the wrong place, and the hints for common mistakes:
+a missing quote, a reserved word as a name, `==`. Called by `rules.parser`.
 """
 
 import re
@@ -21,7 +20,7 @@ _DOUBLED: Final = {"==": "=", "&&": "AND", "||": "OR"}
 
 
 class Complaint(Exception):
-    """A text cannot be used, because of what stands at `start` up to `end`."""
+    """A text is not valid, because of what is at `start` up to `end`."""
 
     def __init__(self, reason: str, start: int, end: int) -> None:
         super().__init__(reason)
@@ -31,7 +30,7 @@ class Complaint(Exception):
 
 
 def describe_character(text: str, place: int) -> Complaint:
-    """About a character that begins nothing that the language knows."""
+    """About a character that the language does not know."""
     character = text[place : place + 1]
     reason = f"The character {character!r} has no meaning here."
     if character in _UNCLOSED:
@@ -50,7 +49,7 @@ def describe_character(text: str, place: int) -> Complaint:
 
 
 def describe_token(text: str, token: object, expected: Iterable[str]) -> Complaint:
-    """About a word that cannot stand where it does; `token` is lark's."""
+    """About a word in the wrong place; `token` is lark's."""
     start = getattr(token, "start_pos", None)
     end = getattr(token, "end_pos", None)
     if start is None or end is None or getattr(token, "type", "") == "$END":
@@ -72,13 +71,13 @@ def _doubled(text: str, place: int) -> Complaint:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a parenthesis waits for its end."""
+    """Whether a parenthesis is open."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"|\[[^]]*\]", "", text)
     return bare.count("(") > bare.count(")")
 
 
 def _wanted(expected: Iterable[str], is_open: bool = False) -> str:
-    """The tokens that could stand there, as a reader thinks of them."""
+    """The tokens that would be allowed there, as a reader calls them."""
     left = set(expected)
     words = []
     if left >= VALUE_TOKENS:

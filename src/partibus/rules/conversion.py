@@ -1,4 +1,4 @@
-"""What SET makes of a value: the type that the property has already, where it can (ACT-2).
+"""How SET converts a value: to the type that the property already has, if possible (ACT-2).
 
 Owns the conversions between types, all of them without loss, the text forms of values, and
 what a system property accepts. Called by `rules.action`.
@@ -42,7 +42,7 @@ _LENGTHS_MAX: Final = {
 
 
 def text_of(value: object) -> str | None:
-    """A value as text; None where it has no text form."""
+    """A value as text; None if it has no text form."""
     match value:
         case str():
             return value
@@ -61,7 +61,7 @@ def text_of(value: object) -> str | None:
 
 
 def converted(value: object, existing: object) -> object:
-    """The value in the type of the existing one if nothing is lost; else as it is."""
+    """The value in the type of the existing one if nothing is lost; else unchanged."""
     wanted = type(existing)
     if value is None or existing is None or type(value) is wanted:
         return value
@@ -83,7 +83,7 @@ def _made(value: object, wanted: type) -> object:
 
 
 def system_value(name: str, value: object, term: str) -> object:
-    """The value as a system property keeps it; None clears the property."""
+    """The value as a system property stores it; None clears the property."""
     if value is None:
         return None
     wanted = SETTABLE[name]
@@ -98,5 +98,5 @@ def system_value(name: str, value: object, term: str) -> object:
 
 
 def kind_of_type(wanted: type) -> str:
-    """What a message calls a type of a system property."""
+    """The name of a system property's type in error texts."""
     return {str: "text", datetime.datetime: "a time"}.get(wanted, "a duration")

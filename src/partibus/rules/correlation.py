@@ -1,9 +1,10 @@
-"""Correlation filters by hash: a lookup costs what matches, not what is registered (COR-3).
+"""Correlation filters by hash: the cost depends on the matches, not on the number of filters
+(COR-3).
 
-Filters that name the same set of fields form a group, and a group is one dictionary from
-the values of those fields to what was registered with them. Which groups a message can hit
-at all is found by one field of each group, the one that the fewest groups share. Values are
-equal when their types are too (COR-2). Called by `rules.ruleset` and `rules.explain`.
+Filters that name the same set of fields form a group, and a group is one dictionary from the values
+of those fields to the registered items. Which groups a message can match at all is found by one
+field of each group, the one that the fewest groups share. Values are equal when their types are too
+(COR-2). Called by `rules.ruleset` and `rules.explain`.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ _SYSTEM: Final = tuple(
 
 
 def conditions(filter_: CorrelationFilter) -> dict[Field, object]:
-    """What a filter asks of which field (COR-1)."""
+    """The required value of each field (COR-1)."""
     asked: dict[Field, object] = {}
     for attribute, name in _SYSTEM:
         value = getattr(filter_, attribute)
@@ -39,7 +40,7 @@ def conditions(filter_: CorrelationFilter) -> dict[Field, object]:
 
 
 def hashed(value: object) -> object:
-    """A key that is equal for equal values of one type: 1, 1.0 and True are three."""
+    """A key that is equal for equal values of one type: 1, 1.0 and True are different."""
     return value if type(value) is str else (type(value), value)
 
 
@@ -66,7 +67,7 @@ class _Group(Generic[Item]):
 
 
 class CorrelationIndex(Generic[Item]):
-    """Items under correlation filters."""
+    """Items by correlation filter."""
 
     __slots__ = ("_by_system", "_by_user", "_count")
 
@@ -90,7 +91,7 @@ class CorrelationIndex(Generic[Item]):
         return self._count
 
     def find(self, view: MessageView) -> list[Item]:
-        """The items of every filter that the message fulfils."""
+        """The items of every filter that the message matches."""
         found: list[Item] = []
         for name, groups in self._by_system.items():
             if view.system(name) is not None:
@@ -99,7 +100,7 @@ class CorrelationIndex(Generic[Item]):
         by_user = self._by_user
         if by_user:
             names = view.names()
-            # Each name of the smaller side is looked for in the other.
+            # The names of the smaller side are looked up in the other.
             shared: Collection[str] = names if len(names) < len(by_user) else by_user
             for name in shared:
                 if name in by_user and name in names:

@@ -1,8 +1,8 @@
-"""What can go wrong with a rule: when it is created, and when it meets a message.
+"""What can go wrong with a rule: when it is created, and when it is evaluated.
 
-Owns the two refusals of FLT-8, which show the text with a mark under the place, and the
-error of an evaluation (FLT-9), which never leaves the package but as text. The refusals
-name the property of the definitions file, so that a file's reader can point at the line.
+Owns the two refusals of FLT-8, which show the text with a mark under the error, and the error of an
+evaluation (FLT-9), which leaves the package only as text. The refusals name the property of the
+definitions file, so that a file's reader can point at the line.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ _EXCERPT_WIDTH: Final = 60
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """Two lines: the text around a place, and marks under the place."""
+    """Two lines: the text around a position, and marks under the position."""
     first = max(0, min(start - _EXCERPT_WIDTH // 2, len(text) - _EXCERPT_WIDTH))
     last = min(len(text), first + _EXCERPT_WIDTH)
     before, after = "..." if first else "", "..." if last < len(text) else ""
@@ -23,7 +23,7 @@ def excerpt(text: str, start: int, end: int) -> str:
 
 
 class RuleRefused(PropertyRefused):
-    """A rule cannot be used as it stands; correct its text."""
+    """A rule is not valid; correct its text."""
 
     property_in_file: str = "rule"
 

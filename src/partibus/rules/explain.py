@@ -1,8 +1,8 @@
 """Why a rule selects a message, or why it does not.
 
-Owns the tree of terms with what each one is for this message, and the sentence about those
-that decide. It evaluates with the closures that select does, term by term, so that it cannot
-tell another story. Never called on the way of a message: for people and their tools.
+Owns the tree of terms with the result of each for this message, and the sentence about those that
+decide. It evaluates with the closures of the selection, term by term, so that its result cannot
+differ. Must never be called for normal traffic: it is for people and their tools.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ Outcome = Literal["true", "false", "unknown", "error"]
 
 @dataclass(slots=True, frozen=True)
 class Term:
-    """A condition within a filter, and what it is for the message.
+    """A condition within a filter, and its result for the message.
 
-    `values` are the properties that it looks at, as written, with their values; `decides`
-    tells whether the whole filter is what it is because of this term.
+    `values` are the properties that it reads, as written, with their values; `decides` says whether
+    this term determines the result of the whole filter.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Term:
 
 @dataclass(slots=True, frozen=True)
 class Explanation:
-    """What one rule makes of the message."""
+    """The result of one rule for the message."""
 
     rule_name: str
     term: Term
@@ -56,12 +56,12 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The deciding terms in words."""
+        """The deciding terms as text."""
         return "; ".join(_sentence(term) for term in _leaves(self.term))
 
 
 def explain_rule(rule: RuleSpec, view: MessageView) -> Explanation:
-    """What the rule makes of the message, and why; a bad rule raises `RuleRefused`."""
+    """The result of the rule for the message, and why; a bad rule raises `RuleRefused`."""
     term = _filter_term(rule, view)
     if term.outcome != "true" or not rule.action:
         return Explanation(rule.name, term)
@@ -126,9 +126,9 @@ def _outcome(node: Node, compiler: Compiler, view: MessageView) -> tuple[Outcome
 
 
 def _deciding(parts: tuple[Term, ...], outcome: Outcome) -> tuple[Term, ...]:
-    """Of parts that differ, those of the whole's outcome decide; the first one suffices.
+    """If parts differ, those with the result of the whole decide; the first one is enough.
 
-    A whole that is unknown, or true for AND and false for OR, has several to thank.
+    If the whole is unknown, or true for AND and false for OR, several parts decide.
     """
     same = [part for part in parts if part.outcome == outcome]
     is_shared = outcome == "unknown" or len(same) == len(parts)
@@ -173,7 +173,7 @@ def _sentence(term: Term) -> str:
 
 
 def spoken(value: object) -> str:
-    """A value for people."""
+    """A value as text for people."""
     if value is ABSENT:
         return "not set"
     if value is None:

@@ -1,6 +1,6 @@
 """The functions of SQL expressions: newid() and property(name).
 
-Owns their names, how many arguments each takes, and what it answers for a message. A new function
+Owns their names, how many arguments each takes, and what it returns for a message. A new function
 is a row of FUNCTIONS: the builder checks calls by it, the compiler and `explain` evaluate by it.
 """
 
@@ -20,9 +20,9 @@ class Function:
     shown: str
     arguments: int
     evaluate: Callable[[MessageView, tuple[object, ...], str], object]
-    """The value for a message; the text of the call is for what goes wrong."""
+    """The value for a message; the text of the call is for errors."""
     may_be_condition: bool = False
-    """Whether it may answer true or false."""
+    """Whether it may return true or false."""
 
 
 def _new_id(view: MessageView, arguments: tuple[object, ...], term: str) -> object:

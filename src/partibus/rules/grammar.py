@@ -1,8 +1,8 @@
 """The grammar of filters and actions, and the words of its tokens.
 
-Owns the LALR grammar (section 16.1 of the semantics) in lark's notation. Keywords are
-names until the lexer's callback tells them apart, so that they may be written in any case
-(SQL-3) and `android` does not begin with AND. Called by `rules.parser` only.
+Owns the LALR grammar (section 16.1 of the semantics) in lark's notation. Keywords are names until
+the lexer's callback distinguishes them, so that they may be written in any case (SQL-3) and
+`android` does not begin with AND. Called by `rules.parser` only.
 """
 
 from typing import Final
@@ -79,7 +79,7 @@ KEYWORDS: Final = {
     "remove": "REMOVE",
 }
 RESERVED: Final = frozenset(KEYWORDS) - {"set", "remove"}
-"""The words that name a property only in brackets."""
+"""The words that can be property names only in brackets."""
 
 WORDS: Final = {
     "$END": "the end",
@@ -97,6 +97,6 @@ WORDS: Final = {
     "DOT": "'.'",
     "SEMICOLON": "';'",
 }
-"""How a message calls a token that could stand at the place of an error."""
+"""What error texts call a token that would be allowed."""
 VALUE_TOKENS: Final = frozenset({"INTEGER", "DECIMAL", "TEXT", "TRUE", "FALSE", "PARAMETER"})
 NAME_TOKENS: Final = frozenset({"NAME", "BRACKETED", "QUOTED"})

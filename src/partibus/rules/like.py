@@ -1,9 +1,9 @@
 """LIKE patterns as a fixed number of searches (SQL-7).
 
-Owns the reading of `%`, `_` and the escape, and the matching. A pattern is cut at its `%`
-into pieces; the first must begin the text, the last must end it, and each other is looked
-for after the one before. The leftmost find is always as good as any, so nothing is ever
-tried twice and no pattern can be slow. Called by `rules.compiler`.
+Owns the reading of `%`, `_` and the escape, and the matching. A pattern is split at its `%` into
+pieces; the first must begin the text, the last must end it, and each other is searched after the
+one before. The leftmost match is always as good as any, so nothing is ever tried twice and no
+pattern can be slow. Called by `rules.compiler`.
 """
 
 import functools
@@ -14,9 +14,9 @@ from typing import Final
 from partibus.domain.limits import FILTER_LENGTH_MAX
 
 Piece = list[str | None]
-"""What stands between two `%`: characters, and None for any one character."""
+"""What is between two `%`: characters, and None for any one character."""
 Search = Callable[[str, int, int], int]
-"""Where a piece begins in a text between two places; -1 where it does not."""
+"""Where a piece begins in a text between two positions; -1 if it is not there."""
 
 _CACHED_MAX: Final = 1024
 
@@ -59,7 +59,7 @@ class LikePattern:
 
 @functools.lru_cache(maxsize=_CACHED_MAX)
 def like_pattern(pattern: str, escape: str | None) -> LikePattern:
-    """A pattern, compiled or remembered; a bad one is a `PatternError`."""
+    """A pattern, compiled or cached; a bad one is a `PatternError`."""
     return LikePattern(pattern, escape)
 
 
@@ -84,7 +84,7 @@ def _pieces(pattern: str, escape: str | None) -> list[Piece]:
 
 
 def _search(piece: Piece) -> Search:
-    """The leftmost place of a piece; a piece as long as the room can only fill it."""
+    """The leftmost position of a piece; one as long as the range must match all of it."""
     plain = [character for character in piece if character is not None]
     if len(plain) == len(piece):
         text = "".join(plain)

@@ -1,7 +1,7 @@
 """Three-valued logic and pattern tests as closures (SQL-7 to SQL-10).
 
-Owns how the truths of parts become the truth of a whole: AND, OR, NOT, IN and LIKE, each
-made once for a term and called for each message. None is unknown. Made by `rules.compiler`.
+Owns how the truth of a whole follows from its parts: AND, OR, NOT, IN and LIKE, each made once for
+a term and called for each message. None is unknown. Made by `rules.compiler`.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def negated(part: Evaluator) -> Evaluator:
 
 
 def among(operand: Evaluator, items: list[Evaluator], term: str) -> Evaluator:
-    """IN, item by item; an unknown item may be the one that is looked for."""
+    """IN, item by item; an unknown item may be the matching one."""
 
     def run(view: MessageView) -> Truth:
         value = operand(view)
@@ -73,7 +73,7 @@ def among(operand: Evaluator, items: list[Evaluator], term: str) -> Evaluator:
 
 
 def among_constants(operand: Evaluator, constants: list[object], other: Evaluator) -> Evaluator:
-    """IN by hash where the value has the type of all items; `other` decides elsewhere."""
+    """IN by hash if the value has the type of all items; otherwise `other` decides."""
     kind, known = type(constants[0]), frozenset(constants)
 
     def run(view: MessageView) -> object:

@@ -1,9 +1,9 @@
 """From the text of a filter or an action to its tree.
 
-Owns what the grammar alone cannot say: which terms are conditions, which names exist
-(SQL-2), how long and how deep a text may be (SQL-12, ACT-6), and the words of every
-complaint. Whatever is wrong with a text becomes a `RuleRefused` with its place, never
-another error. The parser is built at the first use. Called by `rules.compiler`.
+Owns what the grammar alone cannot express: which terms are conditions, which names exist (SQL-2),
+how long and how deep a text may be (SQL-12, ACT-6), and the text of every error. Whatever is wrong
+with a text becomes a `RuleRefused` with its position, never another error. The parser is built at
+the first use. Called by `rules.compiler`.
 """
 
 import functools
@@ -24,7 +24,7 @@ _CACHED_MAX: Final = 4096
 
 @functools.lru_cache(maxsize=_CACHED_MAX)
 def parse_filter(text: str) -> Node:
-    """The condition that a filter's text says."""
+    """The condition of a filter's text."""
     return cast(Node, _parse(text, "filter_text", FilterError))
 
 
@@ -79,8 +79,7 @@ def _parser() -> "Lark":
         GRAMMAR,
         start=["filter_text", "action_text"],
         parser="lalr",
-        # Keywords are recognised by a callback, which a lexer that only looks for what the
-        # parser can use would never ask.
+        # Keywords are recognised by a callback, which a contextual lexer would never call.
         lexer="basic",
         lexer_callbacks={"NAME": cast("Callable[[Token], Token]", _keyword)},
         propagate_positions=True,

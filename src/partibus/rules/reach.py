@@ -1,7 +1,7 @@
-"""Whom a message reaches, and why: the rules of a subscription tried on it.
+"""Which subscriptions a message reaches, and why.
 
-Owns the answer for one subscription and its JSON; what each rule makes of a message is `explain`'s.
-Called by `partibus rule test` and `rule explain`, and by the console.
+Owns the answer for one subscription and its JSON; `explain` evaluates each rule. Called by
+`partibus rule test` and `rule explain`, and by the console.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from partibus.rules.view import ABSENT, MessageView
 
 
 class Reach(NamedTuple):
-    """A subscription, the copies that it gets, and what each of its rules said."""
+    """A subscription, its copies, and the result of each of its rules."""
 
     path: str
     matches: Sequence[Match]
@@ -24,7 +24,7 @@ class Reach(NamedTuple):
 
     @property
     def result(self) -> str:
-        """The copies in words."""
+        """The copies as text."""
         dead = sum(match.error is not None for match in self.matches)
         copies = len(self.matches) - dead
         if not self.matches:
@@ -34,7 +34,7 @@ class Reach(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why, by the rule that says it best."""
+        """The reason, from the most relevant rule."""
         if not self.explanations:
             return "it has no rules"
         matching = [e for e in self.explanations if e.matches]
@@ -44,13 +44,13 @@ class Reach(NamedTuple):
 
 
 def reach_of(path: str, spec: SubscriptionSpec, view: MessageView) -> Reach:
-    """What a subscription makes of a message."""
+    """The result of a subscription for a message."""
     rules = SubscriptionRules(0, spec.rules, spec.dead_lettering_on_filter_evaluation_exceptions)
     return Reach(path, copies_of(rules, view), [explain_rule(rule, view) for rule in spec.rules])
 
 
 def copies_of(rules: SubscriptionRules, view: MessageView) -> list[Match]:
-    """The copies with their actions run; one whose action fails is a dead letter (FLT-9)."""
+    """The copies with their actions applied; one whose action fails is a dead letter (FLT-9)."""
     copies = []
     for match in RuleSet([rules]).select(view):
         try:
@@ -107,7 +107,7 @@ def _term_json(term: Term) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it; what it has no word for is text."""
+    """A value in JSON; types that JSON lacks become text."""
     if value is ABSENT:
         return None
     return value if value is None or isinstance(value, str | int | float) else spoken(value)

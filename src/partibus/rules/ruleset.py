@@ -1,9 +1,9 @@
 """The rules of all subscriptions of a topic, as one question: who gets this message?
 
-Owns FLT-3 to FLT-5 and FLT-9: how the rules of a subscription become copies. Rules are
-compiled once, when a set is made; a change of rules makes a new set. Nothing in here
-raises because of a message, nor because of a stored rule that this release cannot read.
-Called by the topic for every message.
+Owns FLT-3 to FLT-5 and FLT-9: how the rules of a subscription become copies. Rules are compiled
+once, when a set is made; a change of rules makes a new set. It must never raise because of a
+message, or because of a stored rule that this release cannot read. Called by the topic for every
+message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ _PLACE: Final = attrgetter("place")
 
 
 class RuleSet:
-    """All rules of a topic's subscriptions, ready to be asked."""
+    """All rules of a topic's subscriptions, compiled."""
 
     __slots__ = ("_broken", "_by_correlation", "_by_sql", "_certain", "needs_properties")
 
@@ -97,7 +97,7 @@ class RuleSet:
         correlations: list[tuple[CorrelationFilter, _Rule]],
         sqls: dict[tuple[object, ...], tuple[SqlFilter, list[_Rule]]],
     ) -> None:
-        """Put a rule where it will be asked."""
+        """Put a rule into the index of its kind."""
         try:
             action = Action(spec.action, spec.action_parameters) if spec.action else None
             rule = _Rule(place, subscription, spec, action)
@@ -157,7 +157,7 @@ class _Needed:
 
 
 def _without_twins(rules: Iterable[_Rule]) -> Iterable[_Rule]:
-    """Of the rules without an action, one for each subscription (FLT-3)."""
+    """Of the rules without an action, only one for each subscription (FLT-3)."""
     served: set[int] = set()
     for rule in rules:
         if not rule.has_action:
@@ -168,10 +168,10 @@ def _without_twins(rules: Iterable[_Rule]) -> Iterable[_Rule]:
 
 
 def _with_errors(matches: list[Match], errors: list[Finding[_Rule]]) -> list[Match]:
-    """One dead letter for a subscription that would else miss a copy (FLT-9).
+    """One dead letter for a subscription that would otherwise miss a copy (FLT-9).
 
-    A rule without an action that fails is no loss where another one without an action
-    matches: the subscription has its copy.
+    A failed rule without an action does not matter if another one without an action matches: the
+    subscription has its copy.
     """
     reported = {match.key for match in matches if match.action is None}
     failed: set[int] = set()

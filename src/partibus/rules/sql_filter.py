@@ -1,8 +1,8 @@
 """An SQL filter, ready for messages.
 
-Owns the way from a rule's text to its closure, and what can be known of a filter without a
-message: whether it is the same for all, and which text a property must have for it to be
-true at all. Called by `rules.ruleset` and `rules.check`.
+Owns the compilation of a rule's text, and what can be known of a filter without a message: whether
+it is constant, and which text a property must have for it to be true at all. Called by
+`rules.ruleset` and `rules.check`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ class Guard(NamedTuple):
     name: str
     texts: frozenset[str]
     is_whole: bool
-    """Whether nothing else is asked, so that a message without the property does not match."""
+    """Whether this is the whole condition, so that a message without the property does not
+    match."""
 
 
 class SqlFilter:
@@ -43,13 +44,13 @@ class SqlFilter:
             raise FilterError(complaint.reason, text, complaint.start, complaint.end) from None
         self.text = text
         self.constant: bool | None = None
-        """What the filter says to every message, where that is so; unknown is no."""
+        """The result for every message, if it is constant; unknown counts as false."""
         if root.is_constant:
             self.constant = self.matches(NoMessage()) is True
 
 
 def _guard(compiler: Compiler, root: Node) -> Guard | None:
-    """What the first term asks of a property's text, if that is all that it asks."""
+    """The text that the first term requires of a property, if that is all it checks."""
     first = root.parts[0] if isinstance(root, tree.Conjunction) else root
     is_equality = isinstance(first, tree.Comparison) and first.symbol == "="
     is_membership = isinstance(first, tree.Membership) and not first.is_negated

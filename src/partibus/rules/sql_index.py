@@ -1,9 +1,9 @@
-"""SQL filters of a topic, evaluated as seldom as the answer allows.
+"""SQL filters of a topic, evaluated as rarely as possible.
 
-A filter whose first term asks for the text of a property (`store = 'S1' AND ...`) is false
-for every other text, before the rest of it is looked at; such filters are found by hash and
-only then evaluated. All others are evaluated one by one. What fails and what matches is
-exactly what evaluating every filter would have found. Called by `rules.ruleset`.
+A filter whose first term compares a property with a text (`store = 'S1' AND ...`) is false for
+every other text, before the rest is evaluated; such filters are found by hash and only then
+evaluated. All others are evaluated one by one. What fails and what matches is exactly what
+evaluating every filter would have found. Called by `rules.ruleset`.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ Entry = tuple[SqlFilter, list[Item]]
 
 @dataclass(eq=False, slots=True)
 class _Guarded(Generic[Item]):
-    """Filters that begin by asking for the text of one property."""
+    """Filters that begin with a comparison of one property."""
 
     is_system: bool
     name: str
@@ -40,7 +40,7 @@ class _Guarded(Generic[Item]):
             self._by_text.setdefault(text, []).append(entry)
 
     def candidates(self, view: MessageView) -> Iterable[Entry[Item]]:
-        """The filters that may be true for the message, or fail on it."""
+        """The filters that may be true for the message, or fail."""
         value = view.system(self.name) if self.is_system else view.user(self.name)
         if type(value) is str:
             return self._by_text.get(value, ())
@@ -49,7 +49,7 @@ class _Guarded(Generic[Item]):
 
 
 class SqlIndex(Generic[Item]):
-    """Items under SQL filters."""
+    """Items by SQL filter."""
 
     __slots__ = ("_count", "_guarded", "_plain")
 

@@ -1,7 +1,7 @@
-"""Moments and durations that rules are given, as operators compare them, and back.
+"""Times and durations in rules, as operators compare them, and back.
 
-Owns what a `TimeValue` means: a moment without an offset is in UTC, a duration is exact to the
-microsecond. Called where rules are compiled and checked, and by those who read and write rules.
+Owns what a `TimeValue` means: a time without an offset is in UTC, a duration is exact to the
+microsecond. Called where rules are compiled and checked, and where they are read and written.
 """
 
 import datetime
@@ -16,7 +16,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 def operand(value: PropertyValue) -> object:
-    """The value as operators take it; a time that cannot be read stays what it is."""
+    """The value for operators; a time that cannot be parsed stays unchanged."""
     if not isinstance(value, TimeValue):
         return value
     read = read_moment if value.kind == "dateTime" else read_span
@@ -25,14 +25,14 @@ def operand(value: PropertyValue) -> object:
 
 
 def time_value(value: datetime.datetime | datetime.timedelta) -> TimeValue:
-    """The words of a moment or a duration that came without any."""
+    """The text of a time or a duration."""
     if isinstance(value, datetime.datetime):
         return TimeValue("dateTime", moment_text(value))
     return TimeValue("duration", span_text(value))
 
 
 def moment_text(value: datetime.datetime) -> str:
-    """An ISO 8601 moment."""
+    """An ISO 8601 time."""
     return value.isoformat().replace("+00:00", "Z")
 
 

@@ -1,8 +1,8 @@
-"""The tree of an expression: what a text says, before it meets a message.
+"""The syntax tree of an expression.
 
-Owns the node types; each knows its place in the text and its parts. Chains of one
-operator are one node with many parts, so that depth means nesting and not length. Made by
-`rules.parser`, read by `rules.compiler` and `rules.explain`. Nothing here evaluates.
+Owns the node types; each knows its position in the text and its parts. Chains of one operator are
+one node with many parts, so that depth means nesting and not length. Made by `rules.parser`, read
+by `rules.compiler` and `rules.explain`. Nothing here evaluates.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Node:
     is_condition: ClassVar[bool] = False
     """Whether the term is true, false or unknown by its form."""
     is_fixed: ClassVar[bool] = True
-    """Whether the term is the same for every message when its parts are."""
+    """Whether the term is constant if its parts are."""
 
     def __post_init__(self) -> None:
         depth = 1 + max((part.depth for part in self.parts), default=0)

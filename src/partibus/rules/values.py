@@ -1,9 +1,9 @@
 """What operators do with values: comparisons, arithmetic, and what types fit together.
 
-Owns SQL-5 and SQL-8 value by value: C#'s promotion of 64-bit integers and doubles, null as
-unknown, and an `EvaluationError` that names the term where types do not fit or a result has
-no place. Times, durations and guids have no literals, so text stands for them when it is
-compared with one. Pure functions, called by the closures of `rules.compiler`.
+Owns SQL-5 and SQL-8 value by value: C#'s promotion of 64-bit integers and doubles, null as unknown,
+and an `EvaluationError` that names the term if types do not match or a result is out of range.
+Times, durations and guids have no literals, so text is converted when it is compared with one. Pure
+functions, called by the closures of `rules.compiler`.
 """
 
 import datetime
@@ -22,7 +22,7 @@ from partibus.rules.errors import EvaluationError
 INTEGER_LEAST: Final = -(2**63)
 INTEGER_MOST: Final = 2**63 - 1
 TEXT_LENGTH_MAX: Final = PROPERTY_BYTES_MAX
-"""No property is longer, and a chain of concatenations must not grow without end."""
+"""No property is longer; a chain of concatenations must not grow without limit."""
 
 Relation = Callable[[object, object], bool]
 RELATIONS: Final[dict[str, Relation]] = {
@@ -34,7 +34,7 @@ RELATIONS: Final[dict[str, Relation]] = {
     ">=": cast(Relation, operator.ge),
 }
 ORDERED: Final = frozenset({str, int, float, datetime.datetime, datetime.timedelta})
-"""Types whose values compare with each other by every relation."""
+"""Types whose values can be compared by every relation."""
 _EQUATED: Final = frozenset({bool, bytes, UUID})
 _NUMBERS: Final = frozenset({int, float})
 
@@ -54,16 +54,16 @@ _CLOCK: Final = re.compile(
     r"(-?)(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
 )
 TIME_LENGTH_MAX: Final = 64
-"""Longer texts are not times, and are not repeated in full."""
+"""Longer texts are not times, and are shortened in errors."""
 
 
 def kind_of(value: object) -> str:
-    """What a message calls the type of a value."""
+    """The name of a value's type in error texts."""
     return _KINDS.get(type(value), "a value that operators do not know")
 
 
 def failure(term: str, reason: str) -> EvaluationError:
-    """The error of a term that has no value for this message."""
+    """The error of a term that cannot be evaluated for this message."""
     return EvaluationError(f"{reason}, in: {term}")
 
 
@@ -71,7 +71,7 @@ def failure(term: str, reason: str) -> EvaluationError:
 
 
 def compare(symbol: str, left: object, right: object, term: str) -> bool | None:
-    """Whether a relation holds; None where it is unknown."""
+    """Whether a relation holds; None if unknown."""
     if left is None or right is None:
         return None
     left_type, right_type = type(left), type(right)
@@ -94,7 +94,7 @@ def _misfit(left: object, right: object) -> str:
 
 
 def _fitted(left: object, right: object, term: str) -> tuple[object, object]:
-    """Both of one type, where text can stand for what the other is."""
+    """Both values in one type, converting text if necessary."""
     text, other = (left, right) if type(left) is str else (right, left)
     read = READERS.get(type(other))
     if type(text) is not str or read is None or type(other) in _NUMBERS or type(other) is bool:
@@ -109,7 +109,7 @@ def _fitted(left: object, right: object, term: str) -> tuple[object, object]:
 
 
 def read_moment(text: str) -> datetime.datetime | None:
-    """The UTC moment of an ISO 8601 text; one without an offset is in UTC."""
+    """The UTC time of an ISO 8601 text; one without an offset is in UTC."""
     if len(text) > TIME_LENGTH_MAX:
         return None
     try:
@@ -179,14 +179,14 @@ READERS: Final[dict[type, Callable[[str], object]]] = {
     float: read_number,
     bool: read_boolean,
 }
-"""How a text becomes a value of a type; None where it does not."""
+"""How text is converted to a value of a type; None if it cannot be."""
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
 def calculate(symbol: str, left: object, right: object, term: str) -> object:
-    """The result of an operator; None where it is unknown."""
+    """The result of an operator; None if unknown."""
     if left is None or right is None:
         return None
     left_type, right_type = type(left), type(right)
@@ -224,7 +224,7 @@ def _integers(symbol: str, left: int, right: int, term: str) -> int:
 
 
 def bounded(number: int, term: str) -> int:
-    """The number, if it has at most 64 bits."""
+    """The number, if it fits into 64 bits."""
     if not INTEGER_LEAST <= number <= INTEGER_MOST:
         raise failure(term, "the whole number has more than 64 bits")
     return number
@@ -247,14 +247,14 @@ def _doubles(symbol: str, left: float, right: float) -> float:
 
 
 def concatenate(left: str, right: str, term: str) -> str:
-    """Both texts as one, unless no property could hold it."""
+    """Both texts joined, unless the result is too long for a property."""
     if len(left) + len(right) > TEXT_LENGTH_MAX:
         raise failure(term, f"the text has more than {TEXT_LENGTH_MAX} characters")
     return left + right
 
 
 def _times(symbol: str, left: object, right: object, term: str) -> object:
-    """A time or a duration, moved by a duration."""
+    """A time or a duration, shifted by a duration."""
     apply = cast(Callable[[object, object], object], _MOVES[symbol])
     moved = (datetime.datetime, datetime.timedelta)
     if not isinstance(left, moved) or not isinstance(right, moved):

@@ -1,9 +1,9 @@
 """What filters and actions see of a message: its properties, never its body (FLT-6).
 
-Owns the seam between the rules and the code that knows how messages are encoded: the names of
+Owns the interface between the rules and the code that knows how messages are encoded: the names of
 the system properties, the Python types that stand for values, and the view that the caller
-implements. `MappingView` is the plain one, for tests and the command line. Nothing here
-decodes anything.
+implements. `MappingView` is the plain one, for tests and the command line. Nothing here decodes
+anything.
 """
 
 import datetime
@@ -31,7 +31,7 @@ TICKS_PER_MICROSECOND: Final = 10
 """Of the vendor's durations, which are numbers of 100 ns."""
 
 ABSENT: Final = Absent.ABSENT
-"""What a view answers for a user property that the message does not have."""
+"""What a view returns for a user property that the message does not have."""
 
 SYSTEM_NAMES: Final[Mapping[str, str]] = {
     name.lower(): name
@@ -62,18 +62,18 @@ ones moments, TimeToLive a duration, the numbers and Size integers. What the mes
 is None."""
 
 SYSTEM_ALIASES: Final[Mapping[str, str]] = {"subject": "label"}
-"""Other spellings of system names, in lower case."""
+"""Alternative spellings of system names, in lower case."""
 
 
 class MessageView(Protocol):
     """The properties of one message."""
 
     def system(self, name: str) -> object:
-        """The system property of that canonical lower-case name; None where it is unset."""
+        """The system property with that canonical lower-case name; None if it is unset."""
         ...
 
     def user(self, name_lower: str) -> object:
-        """The application property of that name in any case (SQL-3), or `ABSENT`."""
+        """The application property with that name in any case (SQL-3), or `ABSENT`."""
         ...
 
     def names(self) -> Collection[str]:
@@ -114,7 +114,7 @@ _LAST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def moment(time_ms: int) -> datetime.datetime:
-    """Milliseconds since 1970 as a moment; what lies beyond the calendar is its end."""
+    """Milliseconds since 1970 as a time, limited to the calendar."""
     try:
         return _EPOCH + datetime.timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -127,7 +127,7 @@ def moment_ms(value: datetime.datetime) -> int:
 
 
 def span(duration_ms: int) -> datetime.timedelta:
-    """Milliseconds as the duration that a view hands out for TimeToLive."""
+    """Milliseconds as the duration that a view returns for TimeToLive."""
     try:
         return datetime.timedelta(milliseconds=duration_ms)
     except OverflowError:
@@ -135,7 +135,7 @@ def span(duration_ms: int) -> datetime.timedelta:
 
 
 def span_of_ticks(ticks: int) -> datetime.timedelta:
-    """A duration as .NET counts it; what lies beyond the calendar is its end."""
+    """A duration as .NET counts it, limited to the range of Python's."""
     try:
         return datetime.timedelta(microseconds=ticks // TICKS_PER_MICROSECOND)
     except OverflowError:

@@ -38,7 +38,7 @@ class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(eq=False, repr=False, slots=True)
 class Vault:
-    """The data key, and the sealers that are made of it."""
+    """The data key, and the sealers derived from it."""
 
     key: bytes
 
@@ -117,7 +117,7 @@ def open_vault(directory: Path, user_key: bytes) -> Vault:
 
 
 def change_user_key(directory: Path, old: bytes, new: bytes) -> None:
-    """Have another key open the directory; the data stays as it is."""
+    """Change the key that opens the directory; the data stays as it is."""
     _write(directory, _read(directory, old), new)
 
 

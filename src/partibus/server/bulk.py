@@ -1,8 +1,8 @@
 """The bulk path of this server: where each fragment is read and written in bulk.
 
-Owns the start of this worker's Flight server, which happens when somebody first asks where it
-is, since the library behind it is large; and the answer over all workers. It moves no message
-itself. The HTTP side asks it for one entity at a time.
+Owns the start of this worker's Flight server, on the first request for its address, since its
+library is large; and the answer over all workers. It must never move messages itself. The HTTP side
+calls it for one entity at a time.
 """
 
 import asyncio
@@ -52,9 +52,9 @@ class BulkPath:
         self._starting: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self.certificates: Callable[[], tuple[bytes, bytes]] | None = None
-        """The server's certificate and its key; without them bulk is for loopback alone."""
+        """The server's certificate and its key; without them bulk is served on loopback only."""
         self.owner_of: Callable[[int], int | None] | None = None
-        """The node that serves a lane, in a cluster; None: stores have their workers."""
+        """The node that serves a lane, in a cluster; None: stores belong to workers."""
         self.control.register(BULK, self._where)
 
     # --- this worker ----------------------------------------------------------------------
@@ -68,7 +68,7 @@ class BulkPath:
                 self._starting = asyncio.get_running_loop().create_task(self._start())
             return {"port": None}
         where = {"port": self._server.port, "tls": not self.settings.loopback_only}
-        # Nodes are on machines of their own; workers are where the client already is.
+        # Nodes are on separate machines; workers are on the machine that the client has reached.
         return where if self.owner_of is None else {**where, "host": self.settings.peer_host}
 
     async def _start(self) -> None:
@@ -98,7 +98,7 @@ class BulkPath:
         )
 
     def admit(self, token: str) -> None:
-        """Raise Unauthorized unless the token is a good one, for whatever it is."""
+        """Raise Unauthorized unless the token is valid, for whatever entity."""
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
         self.access.authenticate_any(token, self.clock.now_ms())
@@ -112,7 +112,7 @@ class BulkPath:
         require([grant], path, right, now_ms)
 
     async def stop(self) -> None:
-        """End the Flight server; calls under way are cut."""
+        """Stop the Flight server; pending calls are cut off."""
         server, self._server = self._server, None
         if self._starting is not None:
             self._starting.cancel()
@@ -123,7 +123,7 @@ class BulkPath:
 
     async def entity(self, name: str, host: str, token: str | None) -> Payload:
         """Where each fragment of an entity is read and written in bulk."""
-        # First: without a right nobody learns whether the entity exists.
+        # First: a client without a right must not learn whether the entity exists.
         self._authorize_any(token or "", parse_address(name).path)
         entity = BulkService(self.namespace).entity(name)
         record = entity.record
@@ -153,7 +153,7 @@ class BulkPath:
             self.authorize(token, path, Rights.SEND)
 
     def _owner(self, store: int) -> int | None:
-        """The worker or node that serves a lane; None while it is on its way between two."""
+        """The worker or node that serves a lane; None while it moves between two."""
         if self.owner_of is None:
             return worker_of(store, self.settings.workers)
         return self.owner_of(store)

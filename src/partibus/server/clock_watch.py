@@ -1,8 +1,8 @@
 """The watch over the wall clock, which may be set while the server runs.
 
 Owns the one place where a step of the clock is noticed: once a second, in a turn of its own, in
-which every part that keeps an interval as a time of day moves it by the same amount. It must never
-decide what moves: that is up to those parts (docs/adr/0014-clock.md). Made by the node.
+which every part that stores an interval as a time of day shifts it by the same amount. It must
+never decide what to shift: that is up to those parts (docs/adr/0014-clock.md). Made by the node.
 """
 
 import logging
@@ -13,7 +13,7 @@ from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 
 LOOK_MS: Final = 1000
-"""How often the clocks are compared: the longest delay before a step is followed."""
+"""How often the clocks are compared: the maximum delay until a step is noticed."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class ClockWatch:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start watching."""
         self._timer = self._scheduler.call_later_ms(LOOK_MS, self._look)
 
     def stop(self) -> None:

@@ -1,10 +1,9 @@
 """The settings of `serve`: defaults < [server] and [tls] of the file < PARTIBUS_* < flags.
 
-Owns what can be set and where each value came from; what a setting may hold is decided in
-`setting_values`. It opens no directory and no port, and decides nothing that needs one. Every wrong
-value is a `ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit. The
-limits of the profile may be set in the table [limits] of the file
-(`control.declared.limits_config`).
+Owns what can be set and where each value came from; `setting_values` decides which values are
+valid. It must never open a directory or a port. Every wrong value is a `ConfigError` that names its
+origin. Called by the CLI's `serve` and by the test kit. The limits of the profile may be set in the
+table [limits] of the file (`control.declared.limits_config`).
 
 | key, --flag | variable | holds | default |
 |---|---|---|---|
@@ -106,7 +105,7 @@ class ServeSettings:
     flight_port: int = 0
     memory_limit: int | None = None  # None: 512 MiB, or a quarter of what the process may use
     disk_free_min: FreeMin = FREE_MIN
-    """Below this no messages are taken, so that there is room to receive and settle."""
+    """Below this no messages are accepted, so that there is room to receive and settle."""
     encryption_key_file: Path | None = None
     encryption_key_command: str | None = None
     """Where the key of the data comes from; neither: it is not encrypted."""
@@ -121,13 +120,13 @@ class ServeSettings:
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
     forward_failures_to_transfer: bool = False
-    """What cannot be forwarded ends in the source's transfer dead-letter queue (TDQ-3)."""
+    """What cannot be forwarded goes to the source's transfer dead-letter queue (TDQ-3)."""
     emulator: bool = False
-    """Tools that start the vendor's emulator find what they expect of it."""
+    """Behaves as tools expect that start the vendor's emulator."""
     fake_time: bool = False
     """The clock can be advanced with the Manage right; for tests, in memory only."""
     testing: bool = False
-    """A server for test suites: namespaces per test and a reset, beside faults and fake time."""
+    """A server for test suites: namespaces per test and a reset, besides faults and fake time."""
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -148,7 +147,7 @@ class ServeSettings:
         return {number: place for number, place in places if is_database(place)}
 
     def store_name(self, number: int) -> str:
-        """Where a store is, for a person: its directory, or its lane in a database."""
+        """Where a store is, for people: its directory, or its lane in a database."""
         if self.memory:
             return "memory"
         if number in self.store_databases:
@@ -157,7 +156,7 @@ class ServeSettings:
 
     @property
     def loopback_only(self) -> bool:
-        """Whether the server can be reached from this machine only."""
+        """Whether the server can be reached only from this machine."""
         return is_loopback(self.host)
 
 
@@ -171,7 +170,7 @@ class Configuration:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone."""
+    """Whether an address to listen on can be reached only from this machine."""
     import ipaddress
 
     if host.lower() == "localhost":
@@ -185,7 +184,7 @@ def is_loopback(host: str) -> bool:
 def resolve_configuration(
     flags: Mapping[str, object], environment: Mapping[str, str]
 ) -> Configuration:
-    """Settle every setting. A flag of None, or an empty tuple, was not given."""
+    """Resolve every setting. A flag of None, or an empty tuple, was not given."""
     given = {key: value for key, value in flags.items() if value is not None and value != ()}
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
@@ -243,7 +242,7 @@ def _config_file(
 
 
 def _wants_emulator(flags: Mapping[str, object], environment: Mapping[str, str]) -> bool:
-    """Whether emulator mode is asked for from outside of any file."""
+    """Whether emulator mode is set outside of any file."""
     values: dict[str, object] = {}
     if environment.get("PARTIBUS_EMULATOR"):
         _take("emulator", environment["PARTIBUS_EMULATOR"], "PARTIBUS_EMULATOR", values, {})
@@ -278,7 +277,7 @@ def _take_file(
 
 
 def _anchored(read: dict[str, object], folder: Path) -> dict[str, object]:
-    """Paths of a file hang on its place, since it can be used from anywhere."""
+    """Paths in a file are relative to it, since it can be used from anywhere."""
     places = read.get("store_places")
     if isinstance(places, tuple):
         anchored = tuple(p if "://" in p else str(folder / p) for p in places)

@@ -1,9 +1,9 @@
 """Emulator mode: what tools expect that start the vendor's emulator image (EMU-6, EMU-7).
 
-Owns where such tools put the configuration, the settings that differ from a server's own
-defaults, and the line they wait for. Settings that anybody gave win over those here. The
-variables ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD and SQL_WAIT_INTERVAL, which the tools also
-set, mean nothing to this server and are left alone.
+Owns where such tools put the configuration, the settings that differ from a server's own defaults,
+and the line they wait for. Explicit settings take precedence over those here. The variables
+ACCEPT_EULA, SQL_SERVER, MSSQL_SA_PASSWORD and SQL_WAIT_INTERVAL, which the tools also set, have no
+meaning for this server and are ignored.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,10 @@ from partibus.listener.own_address import EVERY_INTERFACE
 CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 HTTP_PORT_VARIABLE: Final = "EMULATOR_HTTP_PORT"
 UP_LINE: Final = "Emulator Service is Successfully Up!"
-"""What tools look for on stdout, word for word."""
-# Tools map 5672 and 5300 of a container, so loopback would be out of their reach; and localhost
-# is an address of IPv6 to some clients. Every port takes TLS; one more could only be in the way.
+"""The exact text that tools look for on stdout."""
+# Tools map ports 5672 and 5300 of a container, so loopback would be unreachable; and for some
+# clients localhost is an IPv6 address. Every port accepts TLS; another port could only be in the
+# way.
 _DEFAULTS: Final = {"host": EVERY_INTERFACE, "tls_port": "none"}
 
 
@@ -30,10 +31,10 @@ def default_settings(environment: Mapping[str, str]) -> dict[str, tuple[str, str
 
 
 def config_file() -> Path | None:
-    """The file that a tool has put in its place, if one has."""
+    """The configuration file that a tool has put in the expected place, if any."""
     return CONFIG_FILE if CONFIG_FILE.exists() else None
 
 
 def greeting(ready_line: str, is_emulator: bool) -> str:
-    """What is printed when the server can be used."""
+    """What is printed when the server is ready."""
     return f"{ready_line}\n{UP_LINE}" if is_emulator else ready_line

@@ -1,9 +1,8 @@
 """Failures a user can act on, as one line on stderr (and an excerpt) and an exit code.
 
-Owns the exit codes of the command line, and the end of a process that has met a mistake of
-ours. Only errors of our own taxonomy and of the operating system are reported this way; anything
-else is our mistake and shows its traceback.
-Called by the lifecycle and by verbs that check things or ask a server.
+Owns the exit codes of the command line, and the end of a process after a bug of ours. Only errors
+of our own taxonomy and of the operating system are reported this way; anything else is a bug and
+shows its traceback. Called by the lifecycle and by verbs that check things or call a server.
 """
 
 import logging
@@ -28,7 +27,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def report(error: BusError | OSError) -> int:
-    """Say what to correct, in one line and any excerpt; answers the exit code for it."""
+    """Print what to correct, in one line and any excerpt; returns its exit code."""
     print(f"partibus: {_tidy(_text(error))}", file=sys.stderr, flush=True)
     if isinstance(error, ConfigError):
         return EXIT_CONFIG
@@ -42,14 +41,14 @@ def _text(error: BusError | OSError) -> str:
 
 
 def _tidy(text: str) -> str:
-    """One line; an excerpt with its marks, which is indented, keeps its own lines."""
+    """One line; an indented excerpt keeps its own lines."""
     lines = text.split("\n")
     reported = " ".join(" ".join(line for line in lines if not line.startswith("  ")).split())
     return "\n".join([reported, *(line for line in lines if line.startswith("  "))])
 
 
 def stop_at_once(error: Exception) -> None:
-    """A machine failed in a way we did not foresee: what is durable is right, memory may not be.
+    """A machine failed unexpectedly: durable data is correct, memory may not be.
 
     Nothing more is acknowledged or written; the next start recovers from the log.
     """

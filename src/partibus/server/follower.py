@@ -1,9 +1,9 @@
-"""This process follows what others write into the catalog.
+"""This process follows the catalog changes of others.
 
-Owns when it is read again: at once when a worker says that it has changed it, and otherwise
-once a second, so that a worker that was asked in vain (it hung, or was out of reach) is never
-far behind. Looking costs one comparison. What a change means is for those who subscribed to
-the catalog's feed. Started and stopped by the node.
+Owns when it is read again: at once when a worker reports a change, and otherwise once a second, so
+that a worker that missed the report (it hung, or was unreachable) is never far behind. A check
+costs one comparison. Subscribers of the catalog's feed decide what a change means. Started and
+stopped by the node.
 """
 
 import logging
@@ -48,7 +48,7 @@ class Follower:
         return {"changes": len(self._catalog.refresh())}
 
     def _look(self) -> None:
-        # Set first: a reading that fails is shown in the log, and is not the last.
+        # Set first: after a failed read, which is logged, there must be another.
         self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
         try:
             self._catalog.refresh()

@@ -1,7 +1,7 @@
 """What the fragments of an entity must know of it, taken from the catalog.
 
 Owns the translation of queues, topics and subscriptions into the spec that a fragment's machine
-runs by. Reads the catalog and changes nothing. Called by the node, when an entity comes up and
+uses. Reads the catalog and must never change it. Called by the node, when an entity is started and
 when it changes.
 """
 
@@ -29,7 +29,7 @@ def fragment_spec(record: EntityRecord, catalog: Catalog) -> FragmentSpec:
     if isinstance(spec, TopicSpec):
         return _of_topic(path, spec, catalog)
     if isinstance(spec, SubscriptionSpec):
-        # Its messages are weighed with its topic (ENT-5); the state of its sessions here.
+        # Its messages count for its topic (ENT-5); the state of its sessions counts here.
         topic = catalog.entity(parse_address(path).entity).spec
         assert isinstance(topic, TopicSpec)
         return _of_receivable(path, spec, topic, catalog)
@@ -53,7 +53,7 @@ def _of_topic(path: str, spec: TopicSpec, catalog: Catalog) -> FragmentSpec:
 def _of_receivable(
     path: str, spec: QueueSpec | SubscriptionSpec, sized: QueueSpec | TopicSpec, catalog: Catalog
 ) -> FragmentSpec:
-    """A queue or a subscription; `sized` has the limit of its size and its partitions."""
+    """A queue or a subscription; `sized` has its size limit and its partitions."""
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,

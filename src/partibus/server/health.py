@@ -1,9 +1,9 @@
-"""The health of a server, by a real probe: every worker is asked, and every store writes.
+"""The health of a server, by a real probe: every worker answers, and every store writes.
 
 Owns the questions `alive` and `probe`, their answers in one process, and the report over all
 workers. A store that is up proves it by an empty entry that becomes durable, at most one in
-`FRESH_S` however many ask; one that is down is probed by itself. What a report means for a client
-is `ops.health`'s.
+`FRESH_S` however many requests there are; one that is down probes itself. `ops.health` decides what
+a report means for a client.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ PROBE: Final = "probe"
 FRESH_S: Final = 1.0
 """A probe that was written this recently is not repeated."""
 WRITE_S_MAX: Final = 2.0
-"""A store that has not made an entry durable by then is stuck."""
+"""A store that has not made an entry durable within this time is stuck."""
 ANSWER_S_MAX: Final = 3.0
-"""A worker that has not answered by then does not answer; more than a stuck store takes."""
+"""A worker that does not answer within this time is down; longer than the limit for a store."""
 ALIVE_S_MAX: Final = 0.5
-"""As long as the liveness probe waits for other workers: probes give up after a second."""
+"""How long the liveness probe waits for other workers: probers give up after a second."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class StoreProbe:
         self._writing: asyncio.Future[bool] | None = None
 
     async def state(self) -> str:
-        """The store's own word, or that it is stuck."""
+        """The state that the store reports, or stuck."""
         if self._store.state is StoreState.DOWN or self._is_fresh():
             return self._store.state.value
         if self._writing is None:
@@ -71,7 +71,7 @@ class StoreProbe:
         self._store.append([], self._done)
 
     def _done(self, error: BusError | None) -> None:
-        """It is durable, or the store went down with it, which its state shows."""
+        """It is durable, or the store went down, which its state shows."""
         if error is None:
             self._written_s = time.monotonic()
         assert self._writing is not None
@@ -86,10 +86,10 @@ class OwnHealth:
         self._brokers = brokers
         self._catalog = catalog
         self._probes: dict[Broker, StoreProbe] = {}
-        """Of the brokers there are; the lanes of a cluster come and go."""
+        """Of the current brokers; the lanes of a cluster come and go."""
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the questions of this process."""
         control.register(ALIVE, lambda payload: {})
         control.register(PROBE, self.probe)
 
@@ -124,18 +124,19 @@ class OwnHealth:
 class HealthService:
     """The health of the whole server, or of one node of a cluster.
 
-    A node answers for itself and the lanes that it serves: a node that is lost, or a lane that
-    moves, is no reason to restart this one or to send its clients elsewhere."""
+    A node answers for itself and the lanes that it serves: another node that is lost, or a lane
+    that moves, is no reason to restart this one or to redirect its clients.
+    """
 
     def __init__(self, control: ControlHub, stores: int, is_node: bool = False) -> None:
         self._control = control
         self._is_node = is_node
         self._stores = range(0 if is_node else stores)
         self.is_supervised: Callable[[], bool] = lambda: True
-        """Whether the process that replaces workers is at work."""
+        """Whether the process that replaces workers is running."""
 
     async def alive(self) -> dict[int, bool]:
-        """Whether the loop of each worker answers, without waiting long for it."""
+        """Whether the loop of each worker answers, without waiting long."""
         answers = await self._ask_all(ALIVE, ALIVE_S_MAX)
         return {worker: answer is not None for worker, answer in answers.items()}
 

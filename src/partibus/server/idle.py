@@ -1,9 +1,9 @@
 """Idle entities are deleted if their AutoDeleteOnIdle says so (IDL-1).
 
-Owns the watch over idle entities. Every worker reports how long its fragments have been idle;
-the first worker alone puts the answers together and decides, so nothing is decided about an
-entity that a worker does not answer for. Idle time is written to the catalog as it grows, and
-counts only while the server runs: a restart neither forgets it nor adds to it. Made by the node.
+Owns the watch over idle entities. Every worker reports how long its fragments have been idle; only
+the first worker collects the answers and decides, and never about an entity with a missing answer.
+Idle time is written to the catalog as it grows, and counts only while the server runs: a restart
+neither forgets it nor adds to it. Made by the node.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from partibus.fragment.upkeep.usage import idle_ms
 USAGE: Final = "usage"
 """The question how long fragments have been idle."""
 SWEEP_MS: Final = 60_000
-"""How often the watch looks: the longest delay of a deletion, and the most idle time that a crash
-forgets. The shortest that can be wished for is five minutes."""
+"""How often idle times are checked: the maximum delay of a deletion, and the most idle time that a
+crash loses. The shortest AutoDeleteOnIdle is five minutes."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class IdleWatch:
-    """Tells of this process's fragments and, in the first worker, decides over all."""
+    """Reports the idle times of this process's fragments; in the first worker, decides for all."""
 
     catalog: Catalog
     live: LiveNamespace
@@ -50,7 +50,7 @@ class IdleWatch:
         self.control.register(USAGE, self._usage)
 
     def start(self) -> None:
-        """Begin to look, where this is the worker that decides."""
+        """Start checking, if this is the worker that decides."""
         if self.decides is not None or self.control.worker == 0:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
@@ -67,10 +67,10 @@ class IdleWatch:
             try:
                 await self.sweep()
             except BusError as error:
-                _log.warning("idle entities could not be looked at: %s", error.text)
+                _log.warning("idle entities could not be checked: %s", error.text)
 
     def _usage(self, payload: Payload) -> Payload:
-        """How long each of the fragments asked for has been idle, as far as they are here."""
+        """How long each of the requested fragments has been idle, as far as they are here."""
         now_ms = self.clock.now_ms()
         machines = self.machines
         here = [number for number in payload["fragments"] if number in machines]
@@ -79,7 +79,7 @@ class IdleWatch:
     # --- the decision -------------------------------------------------------------------------
 
     async def sweep(self) -> list[str]:
-        """Delete what has been idle for long enough; answers the paths."""
+        """Delete what has been idle for long enough; returns the paths."""
         watched = [r for r in self.catalog.entities() if is_watched(r)]
         if not watched:
             return []
@@ -100,14 +100,14 @@ class IdleWatch:
         }
 
     def _concerned(self, record: EntityRecord) -> list[int]:
-        """The fragments whose use keeps an entity: a topic's subscriptions are part of it."""
+        """The fragments whose use keeps an entity: those of a topic's subscriptions count too."""
         records = [record]
         if record.kind is EntityKind.TOPIC:
             records += self.catalog.subscriptions(record.path)
         return [placement.fragment_id for one in records for placement in one.fragments]
 
     async def _write(self, idle: Mapping[int, int]) -> None:
-        """Keep what has changed; in whole steps, so that what is in use is not written."""
+        """Save what has changed; in whole steps, so that entities in use are not written."""
         steps = {entity_id: ms // SWEEP_MS * SWEEP_MS for entity_id, ms in idle.items()}
         changed = {e: ms for e, ms in steps.items() if self._written.get(e, 0) != ms}
         if changed:
@@ -116,7 +116,7 @@ class IdleWatch:
 
     async def _delete(self, record: EntityRecord) -> bool:
         try:
-            # Asked again: others may have been deleted before it, which takes its time.
+            # Checked again: deleting others before it takes its time.
             if not is_due(record, await self._idle_times([record])):
                 return False
             await self.live.delete(record.path)
@@ -128,7 +128,7 @@ class IdleWatch:
 
 
 def is_due(record: EntityRecord, idle: Mapping[int, int]) -> bool:
-    """Whether it is known that the entity has been idle for as long as it may be."""
+    """Whether the entity is known to have been idle for its AutoDeleteOnIdle."""
     return idle.get(record.entity_id, -1) >= record.spec.auto_delete_on_idle_ms
 
 

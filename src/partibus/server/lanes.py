@@ -1,9 +1,8 @@
 """The lanes of this process: their brokers, and the fragments that these run.
 
-Owns the way from an entity of the catalog to running fragments, and what becomes of them when an
-entity changes or goes. A lane is one store with its broker. Here each lane is open from the start
-to the end of the process; in a cluster lanes come and go (`server.nodes.moving_lanes`). It decides
-nothing about messages. Made by the node.
+Owns how the fragments of a catalog entity are started, changed and removed. A lane is one store
+with its broker. Here each lane is open from the start to the end of the process; in a cluster lanes
+come and go (`server.nodes.moving_lanes`). It must never decide about messages. Made by the node.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ NO_IDLE_TIMES: Final[Mapping[int, int]] = {}
 
 @dataclass(eq=False)
 class Lanes:
-    """Fragments of this process and the way to all others."""
+    """Fragments of this process, and the handles of all others."""
 
     brokers: dict[int, Broker]
     """The open lanes by their numbers."""
@@ -46,17 +45,17 @@ class Lanes:
         self._local: dict[int, LocalFragment] = {}
 
     def attach(self, peers: Peers) -> None:
-        """The others can be asked."""
+        """The other workers can be called from now on."""
         self.peers = peers
 
     def find(self, fragment_id: int) -> Fragment | None:
-        """A fragment that another worker asks for; it may know of a new one before this does."""
+        """A fragment that another worker asks for, which may have learnt of a new one earlier."""
         if fragment_id not in self._local:
             self.catalog.refresh()
         return self._local.get(fragment_id)
 
     def serve(self, record: EntityRecord) -> None:
-        """Bring the fragments of an entity up where they are placed."""
+        """Start the fragments of an entity where they are placed."""
         spec = fragment_spec(record, self.catalog)
         for index, placement in enumerate(record.fragments):
             if placement.store in self.brokers:
@@ -86,16 +85,16 @@ class Lanes:
         self.namespace.put_fragment(self.peers.fragment(placement, index))
 
     def _idle_ms(self, record: EntityRecord) -> int:
-        """How long an entity had been idle when the server last ran; an update since is use."""
+        """How long an entity had been idle when the server last ran; a later update is use."""
         since_update_ms = max(0, self.clock.now_ms() - record.updated_ms)
         return min(self.idle_times.get(record.entity_id, 0), since_update_ms)
 
     def changed(self, record: EntityRecord) -> None:
-        """A subscription came or changed: its topic selects by the new rules."""
+        """A subscription was created or changed: its topic selects by the new rules."""
         self._topics.changed(record)
 
     def update(self, record: EntityRecord) -> None:
-        """Let the fragments of an entity know its properties."""
+        """Give the fragments of an entity its new properties."""
         spec = fragment_spec(record, self.catalog)
         for placement in record.fragments:
             if placement.store in self.brokers:
@@ -103,7 +102,7 @@ class Lanes:
         self.couriers.changed(record)
 
     def drop(self, record: EntityRecord) -> None:
-        """An entity was deleted: its fragments go, with all their messages."""
+        """An entity was deleted: remove its fragments, with all their messages."""
         self._topics.leave(record)
         for placement in record.fragments:
             self.couriers.drop(placement.fragment_id)

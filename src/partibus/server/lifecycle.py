@@ -30,12 +30,12 @@ from partibus.server.workers.supervision import supervise
 SWITCH_INTERVAL_S: Final = 0.0005
 # Segments, catalog, libraries and the loop itself; what is left may be sockets.
 DESCRIPTORS_RESERVED: Final = 512
-# A collection of 10,000 young objects holds up the loop for two milliseconds, one of 50,000 for
-# ten; what they cost together is the same.
+# Collecting 10,000 young objects blocks the loop for two milliseconds, 50,000 for ten; the total
+# cost is the same.
 GC_THRESHOLDS: Final = (10_000, 5, 400)
-# Some systems allow a billion, and pay for it in tables; nobody needs more than this.
+# Some systems allow a billion, at the price of large tables; nobody needs more than this.
 DESCRIPTORS_MAX: Final = 1_048_576
-# A machine with a tiny limit still serves somebody.
+# A machine with a tiny limit can still serve a few clients.
 SOCKETS_MIN: Final = 64
 
 PRIVATE_UMASK: Final = 0o077
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 def run(configuration: Configuration) -> int:
-    """Serve until a signal comes; answers the exit code of the process."""
+    """Serve until a signal arrives; returns the exit code of the process."""
     os.umask(PRIVATE_UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
@@ -62,7 +62,7 @@ def run(configuration: Configuration) -> int:
 
 
 def calm_collector() -> None:
-    """Let the garbage collector look at what traffic makes, seldom, and at nothing older.
+    """Run the garbage collector rarely, and only on objects that traffic creates.
 
     Almost all objects of the data path die by their reference count; collecting as often as
     the defaults say took a sixth of the loop's time (docs/internals/hot-path.md).
@@ -83,7 +83,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def raise_descriptor_limit() -> int:
-    """Allow as many open files as the system lets us; answers how many."""
+    """Allow as many open files as the system permits; returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -144,12 +144,12 @@ def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
 
 
 def _speaker(configuration: Configuration) -> Callable[[str], None]:
-    """What prints the READY line, and with it what belongs to the mode."""
+    """What prints the READY line, and anything else of the mode."""
     return lambda line: announce(greeting(line, configuration.settings.emulator))
 
 
 def announce(line: str) -> None:
-    """Print what says READY; serving continues when its reader has gone away."""
+    """Print the READY line; serving continues if its reader has gone away."""
     try:
         print(line, flush=True)
     except OSError as error:
@@ -157,7 +157,7 @@ def announce(line: str) -> None:
 
 
 def log_loop_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """Peers that vanish are the weather; everything else is our mistake and is shown."""
+    """Lost connections are normal; everything else is a bug and is logged."""
     error = context.get("exception")
     if isinstance(error, (ConnectionError, TimeoutError)):
         log.debug("%s: %s", context.get("message"), error)

@@ -1,9 +1,9 @@
 """Changes of a namespace that one or several workers serve.
 
-Owns the order of a change: it is refused while a store that it concerns is down (PAV-5,
-SEED-60), it is written to the catalog, and every worker follows before the answer is given. A
-worker that does not answer reads the catalog when it can. Two operations on one entity never
-overlap: the second is refused (PRP-7). What a change may be is the catalog's to say.
+Owns the order of a change: it is refused while a store that it concerns is down (PAV-5, SEED-60),
+it is written to the catalog, and every worker follows before the answer is given. A worker that
+does not answer reads the catalog later. Two operations on one entity never overlap: the second is
+refused (PRP-7). The catalog decides which changes are valid.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ from partibus.server.follower import FOLLOW
 
 BUSY_S: Final = 0.02
 BUSY_TRIES_MAX: Final = 100
-"""With the database's own patience, about half a minute until a busy catalog is an error."""
+"""Together with the database's own time-out, about half a minute until a busy catalog is an
+error."""
 
 _Result = TypeVar("_Result")
 
@@ -51,7 +52,8 @@ class ServerNamespace:
 
         def write(catalog: Catalog) -> EntityRecord:
             with catalog.batch():
-                # Refused inside, so that a refusal leaves nothing: only here its place is known.
+                # Refused inside, where its placement is known, so that a refusal leaves nothing
+                # behind.
                 return self._with_stores(catalog.create(path, spec, self._loads))
 
         return await self._change(path, write)
@@ -77,7 +79,7 @@ class ServerNamespace:
         return await self._change(path, write)
 
     def _with_stores(self, record: EntityRecord) -> EntityRecord:
-        """Refuse while one of the entity's fragments could not follow (SEED-60)."""
+        """Refuse while the store of one of the entity's fragments is down (SEED-60)."""
         stores = {placement.store for placement in record.fragments}
         down = sorted(store for store in stores if not self._loads.is_available(store))
         if down:
@@ -91,7 +93,7 @@ class ServerNamespace:
     # --- policies -------------------------------------------------------------------------
 
     async def put_policy(self, path: str, policy: AccessPolicy) -> None:
-        """A policy holds from now on, in every worker."""
+        """Create or change a policy, in every worker."""
         await self._change(path, lambda catalog: catalog.put_policy(path, policy))
 
     async def delete_policy(self, path: str, name: str) -> None:
@@ -99,7 +101,7 @@ class ServerNamespace:
         await self._change(path, lambda catalog: catalog.delete_policy(path, name))
 
     async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
-        """A new key in the place of one of a policy's; what the old one signed falls (SAS-7)."""
+        """Replace one of a policy's keys; grants of the old one end (SAS-7)."""
 
         def write(catalog: Catalog) -> AccessPolicy:
             with catalog.batch():
@@ -116,7 +118,7 @@ class ServerNamespace:
     # --- idle time ------------------------------------------------------------------------
 
     async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
-        """Save for how long entities have been idle; other workers need not know."""
+        """Save how long entities have been idle; other workers need not know."""
         await self._written(lambda catalog: catalog.put_idle_times(idle_ms))
 
     # --- the order of a change --------------------------------------------------------------
@@ -129,7 +131,7 @@ class ServerNamespace:
 
     @contextlib.contextmanager
     def _alone(self, path: str) -> Iterator[None]:
-        """One operation at a time on an entity, and on a topic none beside its own (PRP-7)."""
+        """One operation at a time on an entity, and on a topic with its subscriptions (PRP-7)."""
         key, topic = path_key(path), path_key(parse_address(path).entity)
         for other in self._under_way:
             if other in (key, topic) or path_key(parse_address(other).entity) == key:
@@ -144,7 +146,7 @@ class ServerNamespace:
             self._under_way.discard(key)
 
     async def _written(self, write: Callable[[Catalog], _Result]) -> _Result:
-        """Write when no other process does; they are done in milliseconds."""
+        """Write when no other process is writing; writes take milliseconds."""
         for _ in range(BUSY_TRIES_MAX):
             with contextlib.suppress(CatalogBusy):
                 return await self._writer.write(write)

@@ -1,7 +1,7 @@
-"""How much memory the process may use, and how what is free goes back to the system.
+"""How much memory the process may use, and how free memory is returned to the system.
 
-Owns the default of the setting `memory_limit` and the call to the allocator. It counts nothing:
-that is `gateway.memory_account`. Called by the node.
+Owns the default of the setting `memory_limit` and the call to the allocator.
+`gateway.memory_account` does the counting. Called by the node.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LIMIT_FILES: Final = ("memory.max", "memory.limit_in_bytes")
 
 
 def memory_limit_bytes(settings: ServeSettings) -> int:
-    """What clients may make this process hold; workers share what the server may."""
+    """How much memory clients may use in this process; workers share the server's limit."""
     limit = settings.memory_limit
     if limit is None:
         limit = min(MEMORY_BYTES_DEFAULT, usable_bytes() // 4)
@@ -43,7 +43,7 @@ def usable_bytes(root: Path = CGROUP, of_process: Path = CGROUP_OF_PROCESS) -> i
 
 
 def _groups(root: Path, of_process: Path) -> list[Path]:
-    """The control groups of the process, which are limited by those that they are in."""
+    """The control groups of the process, which are limited by their parents too."""
     groups = [root, root / "memory"]
     try:
         lines = of_process.read_text(encoding="utf-8").splitlines()
@@ -68,7 +68,7 @@ def give_memory_back(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _trimmer() -> Callable[[int], int] | None:
-    """glibc's; other allocators look after themselves."""
+    """glibc's; other allocators return memory by themselves."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):

@@ -1,8 +1,7 @@
 """One node: catalog, stores, brokers, fragments and gateway, wired together.
 
-Owns the order in which they come up and go down, and the way from an entity of the catalog
-to running fragments. It opens no port, which is the service's work, and decides nothing
-about messages.
+Owns the order in which they start and stop. It must never open a port, which is the service's work,
+or decide about messages.
 """
 
 import asyncio
@@ -82,9 +81,9 @@ if TYPE_CHECKING:
     from partibus.atom.application import ManagementApplication
 
 ANSWER_S_MAX: Final = 10.0
-"""How long clients of a stopping node wait for the answers to what they have sent."""
+"""How long clients of a stopping node wait for the answers to their requests."""
 FLUSH_S_MAX: Final = 30.0
-"""A store that does not answer by then is closed with what it has."""
+"""A store that does not answer within this time is closed as it is."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -95,16 +94,16 @@ class Node:
 
     settings: ServeSettings
     clock: Clock
-    """The machine's: of connections and tokens, whatever time it is for messages."""
+    """The machine's clock: of connections and tokens, whatever the time of messages is."""
     definitions: Definitions | None = None
     membership: Membership | None = None
     """None when this process is the whole server."""
     gate: Callable[[], Awaitable[None]] | None = None
-    """What a worker waits for when it has checked its stores and others have not yet."""
+    """Awaited by a worker that has checked its stores, until all others have too."""
     progress: Callable[[], None] = no_progress
-    """Told of every step of the start, which may take long."""
+    """Called at every step of the start, which may take long."""
     is_guest: bool = False
-    """Whether its namespace is one beside a server's own, for a test."""
+    """Whether its namespace is an additional one of a test server."""
     seat: Seat | None = None
     """Its place in a cluster; None when the server is alone."""
 
@@ -117,7 +116,7 @@ class Node:
         self._loads = ServerLoads(self._brokers)
         self._machines: dict[int, Machine] = {}
         self.control = ControlHub(0 if self.membership is None else self.membership.worker)
-        """Where administrative questions are asked and answered."""
+        """Where operators' questions are asked and answered."""
         self._follower: Follower
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
@@ -138,13 +137,13 @@ class Node:
         """None when the catalog is not encrypted."""
         self._at_end = contextlib.ExitStack()
         self._belonging: Belonging | None = None
-        """None when nothing is kept."""
+        """None when everything is in memory."""
         self._seen: SeenNotes | None = None
 
     # --- start and end ------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the catalog and the stores, and bring every fragment up."""
+        """Open the catalog and the stores, and start every fragment."""
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._time = BusTime(self.clock, scheduler, loop if self.settings.fake_time else None)
@@ -211,16 +210,17 @@ class Node:
             self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
-            # What was changed while nobody could ask this worker to follow.
+            # Catalog changes made while other workers could not notify this one.
             self.catalog.refresh()
         if self.seat is not None:
             await self._open_lanes(self.seat, stores)
 
     async def stop(self) -> None:
-        """Answer what was taken from clients, tell them, make everything durable, close.
+        """Answer pending requests, notify the clients, make everything durable, and close.
 
-        What is stored and not confirmed would be sent again by its sender: so nothing more is
-        taken first, then all answers are awaited, and only then connections are closed."""
+        A message that is stored but not confirmed would be sent again: so first nothing more is
+        accepted, then all answers are awaited, and only then connections are closed.
+        """
         if self.hosted is not None:
             await self.hosted.stop()
         if self._faults is not None:
@@ -258,7 +258,7 @@ class Node:
         return all(broker.is_at_rest for broker in self._brokers.values())
 
     def _has_answered(self) -> bool:
-        """Whether nothing that was asked here waits, for a store or for another worker."""
+        """Whether no request made here waits for a store or for another worker."""
         return self._is_at_rest() and (self._peers is None or self._peers.is_at_rest)
 
     def data_routes(self) -> "Sequence[BaseRoute]":
@@ -269,16 +269,16 @@ class Node:
         return data_routes(DataPlane(self.gateway))
 
     def connection_string(self, host: str, port: int) -> str:
-        """What a client pastes to reach this node."""
+        """The connection string for clients of this node."""
         data = self.settings.data if self.seat is None else None
         return connection_string(self.catalog, data, self._shows_key, host, port)
 
     def guest(self) -> "Node":
-        """A node for a namespace beside this one, with what the file declares in it."""
+        """A node for an additional namespace, with the entities that the file declares in it."""
         return Node(self.settings, SystemClock(), self.definitions, is_guest=True)
 
     def management(self) -> "ManagementApplication":
-        """The management API; its library is loaded when the first HTTP request comes."""
+        """The management API; its library is loaded with the first HTTP request."""
         from partibus.atom.application import ManagementApplication
 
         access, figures = self.gateway.access, self.administration
@@ -289,7 +289,7 @@ class Node:
     async def _open(
         self, stores: StoreMaker, scheduler: LoopScheduler, undo: contextlib.ExitStack
     ) -> None:
-        """Open catalog and stores, and change them only when they belong together."""
+        """Open catalog and stores, and change them only if they belong together."""
         self._open_catalog(undo)
         first_token = new_first_token()
         for number in filter(self._owns, range(self.settings.stores)):
@@ -308,7 +308,7 @@ class Node:
             self._follow_stores(scheduler)
 
     def _follow_stores(self, scheduler: LoopScheduler) -> None:
-        """Note how far the stores have come, so that older ones put back are recognised."""
+        """Record how far the stores have come, so that older copies put back are recognised."""
         namespace = self.catalog.identity.namespace()
         assert namespace is not None
         self._seen = SeenNotes(
@@ -321,7 +321,7 @@ class Node:
         self._seen.start()
 
     def _keep_copy(self) -> None:
-        """One process keeps the copy of the catalog; without it only a repair has less to go on."""
+        """One process keeps the copy of the catalog, which only a repair needs."""
         if self.settings.memory or self.control.worker != 0 or self.seat is not None:
             return
         try:
@@ -350,7 +350,7 @@ class Node:
             self._belonging.check_places()
 
     def _catalog_path(self) -> Path | None:
-        """Where the catalog lies; None when it is kept in memory."""
+        """Where the catalog is; None when it is kept in memory."""
         membership = self.membership
         return catalog_file(self.settings) if membership is None else membership.catalog
 
@@ -365,7 +365,7 @@ class Node:
         return lanes
 
     async def _open_lanes(self, seat: Seat, stores: StoreMaker) -> None:
-        """Serve the lanes that this node is to have."""
+        """Serve the lanes that this node should have."""
         assert self._peers is not None and self._belonging is not None
         make = partial(self._make_broker, stores, 0)
         keeps_locks = self.settings.keep_locks
@@ -388,7 +388,7 @@ class Node:
             place = self.settings.store_name(number)
             if error.path is not None or place in error.text:
                 raise
-            # Records that contradict each other were found without regard to where they lie.
+            # Records that contradict each other; the error does not say in which store.
             raise StoreCorrupt.at(Path(place), None, f"{error.text}.") from error
         self._brokers[number] = broker
         broker.on_removed = self.catalog.dropped
@@ -396,7 +396,7 @@ class Node:
             self._belonging.check_store(number, broker)
 
     def _owns(self, store: int) -> bool:
-        """Whether this process is the one writer of a store."""
+        """Whether this process is the single writer of a store."""
         if self.seat is not None:
             return False  # lanes come and go
         return self.membership is None or self.membership.owns(store)
@@ -406,7 +406,7 @@ class Node:
         return AccessControl(self.catalog, None if jwt is None else JwtVerifier(jwt))
 
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
-        """Let operators look at this process, and break it where that was asked for."""
+        """Let operators inspect this process, and inject faults where that was enabled."""
         gateway = self.gateway
         register_services(gateway, self._brokers, self._machines, self.control)
         OwnHealth(self._brokers, self.catalog).register(self.control)
@@ -450,7 +450,7 @@ class Node:
         gateway.at_close(self.administration.events.stop)
         gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:
-            # A step by nothing has every fragment look at what is due.
+            # A step of zero makes every fragment check what is due.
             look = partial(self._clock_stepped, 0)
             at_rest, fake = self._has_answered, self._time.fake
             self.administration.clock = ClockService(fake, at_rest, self._idle, look)
@@ -464,13 +464,14 @@ class Node:
             self._faults.register(self.control)
 
     def _clock_stepped(self, delta_ms: int) -> None:
-        """The clock was set: intervals last as long as they would have, promises are looked at."""
+        """The clock was set: intervals keep their length, and times of day are checked again."""
         for broker in self._brokers.values():
             broker.clock_stepped(delta_ms)
         self.gateway.clock_stepped()
 
     def _changed(self, change: Change) -> None:
-        """Follow the catalog's change feed; links hear of it before their fragments go."""
+        """Follow the catalog's change feed; links are notified before their fragments are
+        removed."""
         before, after = change.before, change.after
         for broker in self._brokers.values():
             broker.marks.follow(self.catalog.generation)

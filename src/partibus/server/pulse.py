@@ -1,8 +1,8 @@
-"""The signs of life of a worker that starts.
+"""The signs of life of a starting worker.
 
-Owns when one is given: the start has got on by a step, and the last sign is a second old. A start
-that stands still gives none, also when its process runs. Made by the worker; its steps are
-those of the recovery and the turns of the loop.
+Owns when one is sent: the start has progressed by a step, and the last sign is a second old. A
+start without progress sends none, even if its process runs. Made by the worker; its steps are those
+of the recovery and the turns of the loop.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PULSE_S: Final = 1.0
 
 
 class Pulse:
-    """Says that the start gets on."""
+    """Reports that the start makes progress."""
 
     def __init__(
         self, say: Callable[[], None], now_s: Callable[[], float] = time.monotonic
@@ -25,7 +25,7 @@ class Pulse:
         self._said_at = now_s()
 
     def step(self) -> None:
-        """The start has got on."""
+        """The start has made progress."""
         now_s = self._now_s()
         if now_s - self._said_at >= PULSE_S:
             self._said_at = now_s

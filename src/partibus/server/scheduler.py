@@ -1,7 +1,7 @@
 """The event loop as brokers and gateways see it.
 
-Owns the adaptation of asyncio to the `Scheduler` seam, in milliseconds. Nothing below the
-server imports asyncio for its timers.
+Owns the adaptation of asyncio to the `Scheduler` interface, in milliseconds. Packages below the
+server must never import asyncio for timers.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final
 from partibus.fragment.broker import Timer
 
 IDLE_POLL_S: Final = 0.005
-"""How often a stopping node looks whether its brokers have come to rest."""
+"""How often a stopping node checks whether its brokers are at rest."""
 
 
 @dataclass(eq=False, slots=True)
@@ -23,7 +23,7 @@ class LoopScheduler:
     loop: asyncio.AbstractEventLoop
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run after what is under way now."""
+        """Run after the current call."""
         self.loop.call_soon(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
@@ -31,14 +31,14 @@ class LoopScheduler:
         return self.loop.call_later(delay_ms / 1000, callback)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
-        """Run on the loop, asked from any thread; a loop that has ended is left alone."""
+        """Run on the loop, called from any thread; ignored if the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
 
 async def until(is_so: Callable[[], bool], limit_s: float) -> None:
-    """Wait until something holds at two looks in a row, since an answer may lead to a question;
-    but not longer than the limit."""
+    """Wait until a condition holds at two checks in a row, since an answer may lead to another
+    request; but not longer than the limit."""
     waited_s, looks = 0.0, 0
     while waited_s < limit_s:
         looks = looks + 1 if is_so() else 0

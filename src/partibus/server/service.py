@@ -1,9 +1,9 @@
 """A node and its ports, started and stopped as one.
 
-Owns the order: ports are bound before anything is opened (a busy port costs no
-recovery), nobody is let in before the node stands, and at the end nobody is let in before
-the node is asked to stop. It knows no process matters (signals, limits, exit codes):
-`lifecycle` and the test kit both run it.
+Owns the order: ports are bound before anything is opened (a busy port costs no recovery), no client
+is admitted before the node is up, and at the end no client is admitted any more before the node
+stops. It must never deal with the process (signals, limits, exit codes): `lifecycle` and the test
+kit both run it.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class AmqpDoor(Protocol):
 
 
 class BulkDoor(Protocol):
-    """The bulk path, which has a port of its own and needs the certificate there."""
+    """The bulk path, which has its own port and needs the certificate there."""
 
     certificates: Callable[[], tuple[bytes, bytes]] | None
 
@@ -73,7 +73,7 @@ class ServedNode(Protocol):
 
     @property
     def hosted(self) -> "HostedNamespaces | None":
-        """The namespaces beside its own, on a server for tests."""
+        """The additional namespaces of a server for tests."""
         ...
 
     async def start(self) -> None: ...
@@ -94,16 +94,16 @@ class ServedNode(Protocol):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoints:
-    """Where a running node is reached."""
+    """The addresses of a running node."""
 
-    host: str  # as it stands in an address: IPv6 in brackets
+    host: str  # as written in an address: IPv6 in brackets
     amqp_port: int
     http_port: int
     ca_path: Path
     connection_string: str
 
     def ready_line(self) -> str:
-        """The one line that `serve` prints; its last field runs to the end of the line."""
+        """The one line that `serve` prints; its last field extends to the end of the line."""
         return (
             f"{READY_WORD} amqp={self.host}:{self.amqp_port} http={self.host}:{self.http_port}"
             f" ca={self.ca_path} connection-string={self.connection_string}"
@@ -119,7 +119,7 @@ class Service:
     clock: Clock
     sockets_max: int
     membership: Membership | None = None
-    """Given to a worker, whose ports and certificates are shared with others."""
+    """Set for a worker, whose ports and certificates are shared with others."""
 
     def __post_init__(self) -> None:
         self._cleanup = contextlib.ExitStack()
@@ -128,7 +128,7 @@ class Service:
         self._telemetry: Telemetry | None = None
 
     async def start(self) -> Endpoints:
-        """Bind, open, and let clients in; nothing is left behind when it fails."""
+        """Bind, open, and admit clients; cleans up after a failure."""
         try:
             return await self._start()
         except BaseException:
@@ -136,7 +136,7 @@ class Service:
             raise
 
     async def stop(self) -> None:
-        """Stop accepting, tell clients to reconnect, make everything durable, and close."""
+        """Stop accepting, close the clients' connections, make everything durable, and close."""
         assert self._listener is not None
         self._is_stopping = True
         self._listener.close_ports()
@@ -147,15 +147,15 @@ class Service:
         self._cleanup.close()
 
     def is_supervised(self) -> bool:
-        """Whether the process that replaces workers is at work."""
+        """Whether the process that replaces workers is running."""
         return self.node.health.is_supervised()
 
     async def alive(self) -> dict[int, bool]:
-        """Whether the loops of all workers turn; one that is stopping is not asked for others."""
+        """Whether the loops of all workers run; a stopping server does not ask the others."""
         return {} if self._is_stopping else await self.node.health.alive()
 
     async def report(self) -> "HealthReport":
-        """What `/health` and `/readyz` go by."""
+        """The basis of `/health` and `/readyz`."""
         if self._is_stopping:
             from partibus.ops.health import HealthReport
 
@@ -164,14 +164,14 @@ class Service:
 
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
-        # A worker's share of the clients goes to the others for as long as it does not listen,
-        # so it binds last; a server of one process first, since a busy port ends it anyway.
+        # While a worker does not listen, its share of the clients goes to the others, so it binds
+        # last; a single process binds first, since a busy port ends it anyway.
         ports = self._bind() if self.membership is None else {}
         if self.membership is None:  # the supervisor has claimed it for its workers
             claim_data_directory(self.settings, self._cleanup)
         identity = identity_of(self.settings, self._tls_directory, self.clock)
         waiting = self._waiting_room(loop, ports)
-        # Making keys loads a large library; the stores open meanwhile.
+        # Making keys loads a large library; the stores are opened meanwhile.
         making = loop.run_in_executor(None, identity.ensure)
         started, made = await asyncio.gather(self.node.start(), making, return_exceptions=True)
         waiting.close()
@@ -190,7 +190,7 @@ class Service:
         return self._endpoints(ports, identity.ca_path)
 
     def _open_telemetry(self) -> None:
-        """Export traces and metrics where that is asked for; the SDK is not loaded otherwise."""
+        """Export traces and metrics if requested; otherwise the SDK is not loaded."""
         if not self.settings.otel:
             return
         from partibus.server.telemetry.export import open_telemetry
@@ -202,7 +202,7 @@ class Service:
         self._telemetry.start(self.node.administration.signals.gather_for_export)
 
     def _bind(self) -> dict[str, list[socket.socket]]:
-        """The listening sockets by flag, in the order in which a flag stands in for another."""
+        """The listening sockets by flag, in the order in which one flag replaces another."""
         host = self.settings.host
         bound = {}
         for flag, port in wanted_ports(self.settings).items():
@@ -270,7 +270,7 @@ Identity = DevelopmentAuthority | ServedCertificate
 
 
 def identity_of(settings: ServeSettings, directory: Callable[[], Path], clock: Clock) -> Identity:
-    """The user's certificate where there is one, else one of the development CA."""
+    """The user's certificate if there is one, else one of the development CA."""
     if settings.tls_cert is not None and settings.tls_key is not None:
         return ServedCertificate(settings.tls_cert, settings.tls_key, clock)
     return DevelopmentAuthority(directory(), certificate_names(settings.host), clock)
@@ -309,7 +309,7 @@ def endpoints_of(
 
 
 def reachable_host(host: str) -> str:
-    """The host name for clients, who cannot connect to 'every address'."""
+    """The host name for clients, which cannot connect to 'every address'."""
     if is_every_address(host):
         host = own_address(host)
     try:

@@ -1,8 +1,8 @@
-"""What each setting of `serve` may hold: from a value of any origin to the setting.
+"""Which values each setting of `serve` may have: from a value of any origin to the setting.
 
 Owns the reader of every key and the words that it accepts. A value may come from the file, from a
-variable or from a flag, so a number may be a text; a wrong one is an `ArgumentError`, to which
-`config` adds where it came from. A new setting is a field of `ServeSettings` and a row of READERS.
+variable or from a flag, so a number may be a string; a wrong one is an `ArgumentError`, to which
+`config` adds its origin. A new setting is a field of `ServeSettings` and a row of READERS.
 """
 
 import re
@@ -21,11 +21,11 @@ from partibus.store.postgres.address import SCHEMES, is_database
 from partibus.store.room import FreeMin
 
 _PORT_MAX: Final = 65_535
-# More stores or workers than this are a slip of the finger, not a machine.
+# More stores or workers than this are a typing error.
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
 _WORKER_TIMEOUT_S_MAX: Final = 3_600
-# Less would not hold a few messages of 1 MB on their way.
+# Less would not hold a few messages of 1 MB in transit.
 _MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
@@ -38,7 +38,7 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 
 def read_setting(key: str, value: object) -> dict[str, object]:
-    """The settings that a key gives: its own, and with `stores` also where they are."""
+    """The settings that a key sets: its own, and with `stores` also their places."""
     if key == "stores":
         count, places = _stores(value)
         return {"stores": count, "store_places": places}
@@ -128,7 +128,7 @@ def _word(value: object, allowed: tuple[str, ...]) -> object:
 
 
 def _console(value: object) -> object:
-    # TOML and YAML have words of their own for on and off.
+    # TOML and YAML have their own words for on and off.
     word = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
     if word not in CONSOLE_MODES:
         raise ArgumentError(f"'{value}' is not allowed; allowed: {', '.join(CONSOLE_MODES)}.")
@@ -136,7 +136,7 @@ def _console(value: object) -> object:
 
 
 def _free_min(value: object) -> FreeMin:
-    """A share of the disk, or a size; either stands alone."""
+    """A share of the disk, or a size; one of the two."""
     text = str(value).strip()
     share = _SHARE.fullmatch(text)
     if share is not None:

@@ -1,8 +1,8 @@
-"""What is known in this process of all stores: whether they answer, and how much they hold.
+"""What this process knows of all stores: whether they answer, and how much they store.
 
-Owns the way from a store's number to the broker here or to the worker that has it; what other
-workers' stores hold is as of their last answer to a ping. The placement of new entities, the
-refusal of changes go by it. Made by the node.
+Owns the look-up of a store's broker, or of the worker that has it, by number; the figures of other
+workers' stores are as of their last answer to a ping. Used for the placement of new entities and
+the refusal of changes. Made by the node.
 """
 
 from collections.abc import Mapping

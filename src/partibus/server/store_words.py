@@ -1,8 +1,8 @@
-"""Errors of a store in words for clients: the number of the store, never a place on our disks.
+"""Store errors for clients: they name the number of the store, never a path.
 
-Owns that one translation, at the seam between a store and the fragments in it: the part that runs a
-fragment passes every error of its store through here, once, after it was logged as it was. The
-log, the start of the server and its exit name files and directories; clients read numbers.
+Owns that one translation, between a store and its fragments: the broker passes every error of its
+store through here, once, after it was logged unchanged. The log, the start of the server and its
+exit name files and directories; clients get numbers.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from partibus.domain.errors import BusError
 
 
 def words_for_clients(number: int, place: Path | str) -> Callable[[BusError], None]:
-    """What retells the errors of a store in a directory, or in a lane of that name."""
+    """What translates the errors of a store in a directory, or in a lane of that name."""
     # The longer one first: a relative path may be the end of the resolved one.
     resolved = str(place.resolve()) if isinstance(place, Path) else place
     places = sorted({str(place), resolved}, key=len, reverse=True)

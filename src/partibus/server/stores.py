@@ -1,7 +1,7 @@
 """The stores of this process, made as the settings say.
 
 Owns the choice between memory, directories and databases, and whether a store can be made to fail
-on demand. It opens nothing. Called by the node.
+on demand. It must never open a store. Called by the node.
 """
 
 import os
@@ -30,7 +30,7 @@ from partibus.store.sealed import SealedStore
 
 @dataclass(eq=False)
 class StoreMaker:
-    """Makes stores by their number; keeps the faults of each when faults are wanted."""
+    """Makes stores by their number; keeps the faults of each when faults are enabled."""
 
     settings: ServeSettings
     notify: Notify
@@ -80,7 +80,7 @@ class StoreMaker:
                 "pip install 'partibus[postgres]'."
             ) from error
         owner = f"{socket.gethostname()} process {os.getpid()}"
-        # A node of a cluster writes under a lease: its holder opens a lane anew after a failure.
+        # A node of a cluster writes under a lease: its holder opens a lane again after a failure.
         is_alone = self.settings.cluster is None
         faults = self._lane_faults.get(number)
         store = PostgresStore(
@@ -109,10 +109,11 @@ class StoreMaker:
 
 
 def new_first_token() -> int:
-    """Where a process begins to number its locks.
+    """The first lock number of a process.
 
     Clients outlive the process that holds their locks, so a token of an earlier incarnation must
-    not fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each
+    not match a lock of this one, unless that very lock was kept by a clean stop (LCK-5). Each
     incarnation has four billion numbers of its own, all below 2^62, where compiled integers are
-    cheapest."""
+    cheapest.
+    """
     return secrets.randbits(30) << 32 | 1

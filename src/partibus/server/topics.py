@@ -1,8 +1,8 @@
 """Topics in this process: their fragments, joined with those of their subscriptions.
 
-Owns the selectors, one for each topic, and which subscription's fragment hangs on which topic's.
-Both are in the same store, so both are here or neither is. It follows what the node reports about
-the catalog's changes and touches no message. Called by the node alone.
+Owns the selectors, one for each topic, and which subscription's fragment belongs to which topic's.
+Both are in the same store, so both are here or neither is. It follows the catalog changes that the
+node reports and must never touch messages. Called only by the node.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ class Topics:
         self._fragments: dict[tuple[str, int], Topic] = {}
 
     def topic(self, record: EntityRecord, index: int) -> Topic | None:
-        """What the fragment of a topic needs beside its state; None for other entities."""
+        """What the fragment of a topic needs besides its state; None for other entities."""
         if record.kind is not EntityKind.TOPIC:
             return None
         key = path_key(record.path)
@@ -39,13 +39,13 @@ class Topics:
         return lambda: self._catalog.subscriptions(path)
 
     def join(self, record: EntityRecord, index: int, machine: Machine) -> None:
-        """A fragment of a subscription is being served: its topic fills it from now on (ENT-3)."""
+        """A fragment of a subscription is served: its topic fills it from now on (ENT-3)."""
         if record.kind is EntityKind.SUBSCRIPTION:
             topic = self._fragments[_topic_key(record), index]
             topic.subscriptions[record.entity_id] = machine.state
 
     def part(self, record: EntityRecord, index: int) -> None:
-        """A fragment is served here no more: its lane has moved."""
+        """A fragment is no longer served here: its lane has moved."""
         key = _topic_key(record)
         if record.kind is EntityKind.TOPIC:
             self._fragments.pop((key, index), None)
@@ -53,7 +53,7 @@ class Topics:
             self._fragments[key, index].subscriptions.pop(record.entity_id, None)
 
     def changed(self, record: EntityRecord) -> None:
-        """A subscription came, changed or went: its topic selects by the new rules."""
+        """A subscription was created, changed or deleted: its topic selects by the new rules."""
         selector = self._selectors.get(_topic_key(record))
         if record.kind is EntityKind.SUBSCRIPTION and selector is not None:
             selector.changed()

@@ -1,6 +1,6 @@
-"""What the bus says of itself against what it holds: counts and bytes.
+"""Checks of the bus's own counts and bytes against its contents.
 
-Owns the checks that look into a process between two steps. They read and change nothing.
+Owns the checks that look into a process between two steps. They must never change anything.
 """
 
 from partibus.fragment.sessions.state import NO_STATE
@@ -11,18 +11,18 @@ from partibus.simulation.world import Violation
 from partibus.store.interface import Store
 
 OWN_BYTES_MAX = 256 << 10
-"""What a connection may hold beyond the limit of all: a client that holds little is never stopped,
-and what is being read or written at the moment counts as well."""
+"""How much a connection may use beyond the common limit: a client that uses little is never
+stopped, and what is being read or written at the moment counts as well."""
 ROOM_FACTOR = 4
-"""How much of the log may be dead before its space is given back, with room for what is
-being written beside it."""
+"""How much of the log may be dead before its space is freed, with room for what is being written
+meanwhile."""
 SEGMENTS_BESIDE = 8
 BOOKS_BYTES_MAX = 128 << 10
-"""What a store keeps beside its log: states of fragments, ids of duplicates, the watermark."""
+"""What a store keeps besides its log: states of fragments, ids of duplicates, the watermark."""
 
 
 def check_contents(process: ServerProcess) -> None:
-    """The bytes that a store counts as live are those of the messages that its fragments hold."""
+    """The live bytes of a store are those of the messages in its fragments."""
     for number, broker in process.brokers.items():
         if not broker.is_at_rest or broker._held_back:
             continue
@@ -37,12 +37,12 @@ def check_contents(process: ServerProcess) -> None:
 
 
 class Bounds:
-    """Looks while the bus runs: what clients make a process hold, what its stores take."""
+    """Checks during the run: the memory used for clients, the space used by stores."""
 
     def __init__(self) -> None:
         self._peaks: dict[str, tuple[int, int]] = {}
-        """The most that was live, and the most that came between two checkpoints, by store: the
-        space of what is dead is given back behind a checkpoint, a while after it."""
+        """The maximum of live bytes, and of bytes between two checkpoints, by store: dead space is
+        freed after a checkpoint, with a delay."""
 
     def check(self, process: ServerProcess) -> None:
         """Raise when something grows without a limit."""
@@ -76,8 +76,8 @@ def _check_memory(process: ServerProcess) -> None:
 
 
 def leftovers(process: ServerProcess) -> str:
-    """What a process holds for anybody, of which nothing may be left when everything is settled
-    and everybody has gone; empty when there is nothing."""
+    """What a process keeps for clients, which must be nothing when everything is settled and
+    everybody has left; empty when there is nothing."""
     if process.connection_count or process.memory.held_bytes:
         return (
             f"{process.name} holds {process.memory.held_bytes} bytes for "
@@ -115,7 +115,7 @@ def _leftovers(state: State) -> dict[str, int]:
 
 
 def check_room(process: ServerProcess, segment_bytes: int) -> None:
-    """Stores in which nothing is left take little room, once they have written a checkpoint."""
+    """Empty stores use little space, once they have written a checkpoint."""
     for disk in process.rooms.values():
         if disk.used_bytes > 2 * segment_bytes + BOOKS_BYTES_MAX:
             raise Violation(f"{disk.name} is empty and takes {disk.used_bytes} bytes")

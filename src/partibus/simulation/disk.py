@@ -1,10 +1,10 @@
-"""A disk that keeps its promises and no others.
+"""A disk that guarantees only what real disks guarantee.
 
-Owns the files of one store. What was written is read back at once, and is there after a loss of
-power only when a sync that began afterwards has returned; of everything later any part may be
-there, some sectors of a write and not others, names in their order or out of it. A sync that fails
-drops what it was asked to keep, as file systems do: the next one succeeds and says nothing of
-it. Faults are set by whoever runs the world; each hits the next call that it fits.
+Owns the files of one store. What was written can be read back at once, and survives a power loss
+only when a later sync has returned; of everything later any part may survive, some sectors of a
+write and not others, names in order or out of order. A sync that fails drops the data, as file
+systems do: the next one succeeds without reporting it. Faults are set by the run; each hits the
+next suitable call.
 """
 
 import errno
@@ -18,7 +18,7 @@ from partibus.simulation.threads import Threads
 from partibus.simulation.world import Crashed
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""What a disk writes completely or not at all."""
 SYNC_US = 400
 DISK_BYTES = 64 << 20
 """The size of the file system; the stores of a run are small."""
@@ -66,7 +66,7 @@ class Content:
 
 
 class SimulatedFile:
-    """One file: as everybody reads it, and as it is for certain."""
+    """One file: as it is read, and as it is on disk for certain."""
 
     __slots__ = ("durable", "perhaps", "seen")
 
@@ -81,7 +81,7 @@ class SimulatedFile:
         self.seen.apply(change)
 
     def keep(self, count: int) -> None:
-        """So many of the changes are durable now."""
+        """This many of the changes are durable now."""
         for change in self.perhaps[:count]:
             self.durable.apply(change)
         del self.perhaps[:count]
@@ -89,11 +89,12 @@ class SimulatedFile:
     def drop(self) -> None:
         """A sync failed: bytes that are not durable never will be, though they are still read.
 
-        Lengths stay under way: they are in the journal of the file system, not in its pages."""
+        Lengths stay pending: they are in the journal of the file system, not in its pages.
+        """
         self.perhaps = [change for change in self.perhaps if isinstance(change, int)]
 
     def lose(self, chance: Random) -> "SimulatedFile":
-        """The file as a loss of power leaves it."""
+        """The file as a power loss leaves it."""
         left = self.durable.copy()
         share = chance.choice([0.0, 0.5, 1.0, chance.random()])
         tears = chance.random() < 0.5
@@ -119,15 +120,15 @@ def _sectors(change: tuple[int, bytes]) -> list[tuple[int, bytes]]:
 
 
 class Faults:
-    """What is wrong with a disk; nothing, unless somebody says so."""
+    """What is wrong with a disk; by default nothing."""
 
     def __init__(self) -> None:
         self.sync_errors = 0
-        """So many syncs fail from now on."""
+        """How many syncs fail from now on."""
         self.write_errors = 0
         self.read_errors = 0
         self.flips = 0
-        """So many reads find one bit that is not what was written."""
+        """How many reads find one flipped bit."""
         self.sync_us = SYNC_US
         self.is_full = False
         self.crash_in: int | None = None
@@ -145,10 +146,10 @@ class SimulatedDisk:
         self.name = name
         self.faults = Faults()
         self.is_dead = False
-        """The process that used it has died: nothing that it still tries happens."""
+        """The process that used it has died: its further calls have no effect."""
         self.is_claimed = False
         self.has_flipped = False
-        """A read of the present process found a flipped bit: what it read is set aside."""
+        """A read of the present process found a flipped bit: its message is set aside."""
         self.calls = 0
         self.on_fault: Callable[[str], None] = _unheard
         self._threads = threads
@@ -162,7 +163,7 @@ class SimulatedDisk:
     # --- what happens to it -------------------------------------------------------------------
 
     def power_loss(self) -> None:
-        """Keep what was promised, and of the rest what chance wants."""
+        """Keep what was synced, and a random part of the rest."""
         chance = self._chance
         names = dict(self._certain_names)
         in_order, share, is_cut = chance.random() < 0.5, chance.random(), False
@@ -191,7 +192,7 @@ class SimulatedDisk:
         self.faults.flips = 0
 
     def flip(self, chance: Random) -> str | None:
-        """Change one bit of a segment for good; says where, or None when there is nothing."""
+        """Flip one bit of a segment permanently; returns where, or None when there is nothing."""
         found = [
             (n, f) for n, f in sorted(self._names.items()) if n.endswith(".seg") and f.seen.data
         ]
@@ -205,17 +206,17 @@ class SimulatedDisk:
         return f"{name} offset {at}"
 
     def save(self) -> dict[str, SimulatedFile]:
-        """A copy of all files, as an operator keeps one."""
+        """A copy of all files, as an operator might keep one."""
         return {name: SimulatedFile(file.seen.copy()) for name, file in self._names.items()}
 
     def put_back(self, saved: dict[str, SimulatedFile]) -> None:
-        """Have the files as they were saved."""
+        """Restore the files as they were saved."""
         self._names, self._certain_names = dict(saved), dict(saved)
         self._name_changes.clear()
 
     @property
     def used_bytes(self) -> int:
-        """What the files take."""
+        """The bytes of the files."""
         return sum(file.seen.size for file in self._names.values())
 
     # --- the contract ------------------------------------------------------------------------
@@ -387,7 +388,7 @@ class SimulatedClaim:
 
 
 class SimulatedMap:
-    """A file in memory: the kernel writes it out when it likes, and when it is synced."""
+    """A mapped file: the kernel writes it out at any time, and when it is synced."""
 
     def __init__(self, disk: SimulatedDisk, file: SimulatedFile) -> None:
         self._disk = disk
@@ -399,11 +400,11 @@ class SimulatedMap:
         self._file.change((where.start, bytes(data)))
 
     def close(self) -> None:
-        """Nothing is lost by it."""
+        """Nothing is lost."""
 
 
 def _rename(names: dict[str, SimulatedFile], name: str, file: SimulatedFile | None) -> None:
-    """A file has a name and no other, or a name is gone."""
+    """A file gets another name, or loses its name."""
     if file is None:
         names.pop(name, None)
         return
@@ -413,4 +414,4 @@ def _rename(names: dict[str, SimulatedFile], name: str, file: SimulatedFile | No
 
 
 def _unheard(what: str) -> None:
-    """Nobody listens."""
+    """Ignores the call."""

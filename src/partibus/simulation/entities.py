@@ -1,7 +1,7 @@
-"""The entities of a simulated namespace: one for each thing that clients do.
+"""The entities of a simulated namespace: one for each client behaviour.
 
-Owns their properties and the table of where a message comes out that was sent to one. They are
-made once, before the first process starts.
+Owns their properties and the table of where messages sent to each come out. They are created once,
+before the first process starts.
 """
 
 from dataclasses import replace
@@ -13,14 +13,14 @@ from partibus.simulation.plan import Plan
 
 DELIVERIES_MAX = 10
 WINDOW_MS = 6 * 3_600_000
-"""No run lasts as long, whatever its clocks do: a duplicate is always one."""
+"""Longer than any run, whatever its clocks do: a duplicate is always detected."""
 LIFE_MS = 1_000
-"""How long a message of `mortal` waits before it is a dead letter."""
+"""How long a message of `mortal` waits before it is dead-lettered."""
 TOPIC = "news"
 
 
 def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
-    """Create them; answers the places where messages come out, by what they are sent to."""
+    """Create them; returns the places where messages come out, by the entity they are sent to."""
     single = QueueSpec(lock_duration_ms=plan.lock_ms, max_delivery_count=DELIVERIES_MAX)
     spread = replace(single, fragments=plan.fragments, enable_partitioning=plan.fragments > 1)
     queues = {

@@ -1,8 +1,8 @@
 """An event loop without sockets, whose time is the world's.
 
 Owns the callbacks and timers of one simulated process, for code that is written for asyncio: tasks,
-futures, time-outs and connections work as they do elsewhere. What was asked of a loop that has
-died never happens. Connections are the `Net`'s business.
+futures, time-outs and connections work as they do elsewhere. Callbacks of a loop that has died
+never run. `Net` owns the connections.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from partibus.simulation.net import Net
 
 TURN_US_MAX = 40
-"""How long a loop may take to come round again."""
+"""How long a turn of the loop may take."""
 
 
 class Handle:
-    """A callback that can be called off."""
+    """A callback that can be cancelled."""
 
     __slots__ = ("args", "callback", "is_cancelled", "when_s")
 
@@ -51,9 +51,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.is_alive = True
         self.paused_until_us = 0
         self.batch = 0
-        """Callbacks of the present turn that are to run yet."""
+        """Callbacks of the present turn that have not run yet."""
         self.start_thread: Callable[[str, Callable[[], None]], None] | None = None
-        """Begins a thread for what blocks, in the process of that name."""
+        """Starts a thread for blocking work, in the process of that name."""
         self._ready: deque[Handle] = deque()
         self._is_turn_due = False
         self._jitter = world.chance(f"turns/{name}")
@@ -120,7 +120,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: None, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Run something that blocks in a thread of this process."""
+        """Run blocking work in a thread of this process."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
         assert self.start_thread is not None, "this loop has no threads"
         self.start_thread(self.name, _Job(self, future, func, args).run)
@@ -150,7 +150,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.world.after(1 + int(self._jitter.random() * TURN_US_MAX), self._turn)
 
     def _turn(self) -> None:
-        """Begin a turn: what is ready now runs, what it leads to has to wait for the next."""
+        """Begin a turn: what is ready now runs, what follows from it waits for the next."""
         if not self.is_alive or not self._is_turn_due:
             return
         self._is_turn_due = False
@@ -164,7 +164,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.run_one()
 
     def go_on(self) -> None:
-        """Stand still no longer."""
+        """End a pause."""
         self.paused_until_us = 0
         if self._is_turn_due:
             self.world.after(1, self._turn)
@@ -204,7 +204,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 class _Job:
-    """Something that blocks, and who waits for it."""
+    """Blocking work, and who waits for it."""
 
     def __init__(
         self,
@@ -237,12 +237,12 @@ class _Job:
 
 
 def make_loop(world: World, net: "Net", name: str) -> SimulatedLoop:
-    """A loop; what asyncio can do with sockets and processes of the machine is left out."""
+    """A loop; asyncio's methods for real sockets and processes are left out."""
     return SimulatedLoop(world, net, name)  # type: ignore[abstract]
 
 
 def describe(error: BaseException) -> str:
-    """An error and the place in our code where it came from."""
+    """An error and where in our code it came from."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

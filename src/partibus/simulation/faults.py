@@ -1,6 +1,6 @@
-"""What goes wrong: each fault by its name, and the end of them all.
+"""The faults by name, and their end.
 
-Owns the choice of what a fault hits and how hard. Processes that died come back after a while.
+Owns the choice of what a fault hits and how severely. Processes that died come back after a while.
 Called by the run between two steps.
 """
 
@@ -16,7 +16,7 @@ from partibus.simulation.world import Violation, World, stream
 
 
 class Injector(Injecting):
-    """Breaks things."""
+    """Injects faults."""
 
     def __init__(
         self, world: World, net: Net, plan: Plan, processes: list[SimulatedProcess]
@@ -47,7 +47,7 @@ class Injector(Injecting):
         world.on_crash = self.crashed
 
     def heal(self) -> None:
-        """End every fault; what is down comes up."""
+        """End every fault; start everything that is down."""
         self._is_over = True
         for process in self._processes:
             for disk in process.disks:
@@ -55,7 +55,7 @@ class Injector(Injecting):
             if process.is_up:
                 self._net.go_on(process.loop)
                 if any(disk.has_flipped for disk in process.disks):
-                    process.die(is_silent=False)  # what it set aside is found by the next start
+                    process.die(is_silent=False)  # the next start finds what it set aside
                     self._restart(process)
             else:
                 self._restart(process)
@@ -71,7 +71,7 @@ class Injector(Injecting):
     # --- processes ----------------------------------------------------------------------------
 
     def crashed(self, name: str) -> None:
-        """A process met its end within a callback."""
+        """A process died within a callback."""
         process = self._by_name[name]
         chance = stream(self._plan.seed, f"crash/{self._world.steps}")
         self._world.note(name, "dies at a disk call")
@@ -134,8 +134,8 @@ class Injector(Injecting):
         return f"{disk.name}: its process dies at call {disk.faults.crash_in} from now"
 
     def _fail_start(self, chance: Random) -> str | None:
-        """What the process has not synced is in the kernel's memory, until a sync fails there; then
-        it is readable as long as there is power."""
+        """What the process has not synced is in the page cache, until a sync fails there; then it
+        stays readable while there is power."""
         process = self._up(chance)
         if process is None:
             return None

@@ -1,8 +1,8 @@
-"""The draw of faults by their numbers, and the faults of wires, which every bus has.
+"""The random choice of faults by number, and the faults of connections, common to all runs.
 
 Owns when the next fault comes and which it is: each is drawn from a stream of its own number, so
-that leaving one out changes nothing about the others. What can be broken is `faults`'s, and in a
-cluster `cluster.faults`'s. Called by the run between two steps.
+that leaving one out does not change the others. The faults themselves are in `faults`, and for a
+cluster in `cluster.faults`. Called by the run between two steps.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from partibus.simulation.world import World, stream
 
 
 class Injecting:
-    """Breaks wires; subclasses break more."""
+    """Breaks connections; subclasses break more."""
 
     def __init__(self, world: World, net: Net, plan: Plan) -> None:
         self._world = world
@@ -31,7 +31,7 @@ class Injecting:
         }
 
     def inject(self) -> int:
-        """Let the next fault happen; answers after how many steps another one should."""
+        """Inject the next fault; returns after how many steps another one should follow."""
         chance = stream(self._plan.seed, f"fault/{self._count}")
         gap = 1 + int(chance.expovariate(1 / self._plan.fault_gap))
         number, self._count = self._count, self._count + 1
@@ -44,7 +44,7 @@ class Injecting:
         return gap
 
     def heal(self) -> None:
-        """End every fault; what is down comes up."""
+        """End every fault; start everything that is down."""
         raise NotImplementedError
 
     # --- the wire -----------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Injecting:
         return f"{length} bytes of a connection to {connection.place} arrive once more"
 
     def _half_open(self, chance: Random) -> str | None:
-        """Between workers this does not happen: they are on one machine."""
+        """Not between workers: they are on one machine."""
         found = [c for c in self._net.connections if not c.is_broken and not c.is_on_one_machine]
         if not found:
             return None

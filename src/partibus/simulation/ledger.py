@@ -1,8 +1,8 @@
-"""What was promised: the model that the bus is checked against.
+"""The guarantees given to clients: the model that the bus is checked against.
 
 Owns one line for each message and each place it was sent to, and the rules that every line must
-keep. It hears what clients hear, in the order in which they hear it, and raises `Violation` at the
-first broken promise. It never looks into the bus.
+keep. It is told what clients observe, in that order, and raises `Violation` at the first broken
+promise. It must never look into the bus.
 
 A message is *accepted* when the bus has confirmed it, *refused* when the bus has said that it was
 not stored, and in doubt otherwise. A copy is *done* when the bus has confirmed that it is settled
@@ -18,7 +18,7 @@ from typing import Protocol
 from partibus.simulation.world import Violation, World
 
 LATE_US_MAX = 50_000
-"""How long a message may take from the choice to hand it out until it is written."""
+"""How long a message may take from the decision to deliver it until it is written."""
 _BODY = re.compile(rb"<sim ([0-9]+) ([0-9]+) ([0-9a-f]{8})>")
 
 
@@ -29,12 +29,12 @@ class Copy:
     place: str
     arrivals: int = 0
     is_asked: bool = False
-    """Its end was asked for and not answered: it may be gone."""
+    """Its end was requested and not answered: it may be gone."""
     doubts: int = 0
-    """Settlements outside of transactions that were asked for and not answered."""
+    """Settlements outside of transactions that were requested and not answered."""
     done_us: int | None = None
     is_expected: bool = True
-    """False where a message may be given up by design (receive and delete)."""
+    """False where a message may be lost by design (receive and delete)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,12 +50,12 @@ class Letter:
     sent_us: int = 0
     accepted_us: int = 0
     due_us: int = 0
-    """Not to be seen before this, when it was scheduled."""
+    """Must not be visible before this, when it was scheduled."""
     life_us: int = 0
-    """How long it may wait to be received; for ever when 0."""
+    """How long it may wait to be received; forever when 0."""
 
     def body(self) -> bytes:
-        """The bytes that say which it is."""
+        """The bytes that identify it."""
         filler = (b"%d " % self.number) * (1 + self.size // 8)
         return b"<sim %d %d %08x>" % (self.number, len(filler), zlib.crc32(filler)) + filler
 
@@ -65,7 +65,7 @@ class Breakable(Protocol):
 
     @property
     def broken_us(self) -> int | None:
-        """When it broke, or the worker that it leads to lost another."""
+        """When it broke, or the worker at its end lost another."""
         ...
 
 
@@ -76,12 +76,12 @@ class Holder:
     who: str
     since_us: int
     until_us: int
-    """When it ended, or will by itself."""
+    """When it ended, or will end by itself."""
     connection: Breakable | None = None
-    """What it hangs on."""
+    """The connection that it depends on."""
 
     def ended_us(self) -> int:
-        """When somebody else may have had the session at the latest."""
+        """The latest time at which another client may have got the session."""
         broken_us = None if self.connection is None else self.connection.broken_us
         return self.until_us if broken_us is None else min(self.until_us, broken_us)
 
@@ -124,10 +124,9 @@ class Ledger:
         self.totals = Totals()
         self.moves: list[Move] = []
         self.states: dict[str, list[bytes | None]] = {}
-        """What the state of each session may be: the last that was confirmed, and those in doubt
-        since."""
+        """The possible states of each session: the last confirmed one, and those in doubt since."""
         self.decided_us: Callable[[bytes, int], int] = self._latest
-        """When the bus chose to hand a message out, by its bytes and when they were written."""
+        """When the bus decided to deliver a message, by its bytes and when they were written."""
         self._holders: dict[tuple[str, str], Holder] = {}
         self._sessions: dict[tuple[str, str], list[Letter]] = {}
 
@@ -144,7 +143,7 @@ class Ledger:
         return letter
 
     def accepted(self, letter: Letter) -> None:
-        """The bus has it."""
+        """The bus has accepted it."""
         if letter.is_refused:
             raise Violation(f"message {letter.number} was refused and then accepted")
         letter.is_accepted = True
@@ -153,7 +152,7 @@ class Ledger:
         self._world.note("ledger", f"accepted {letter.number}")
 
     def refused(self, letter: Letter) -> None:
-        """The bus does not have it, as it says itself."""
+        """The bus has refused it."""
         letter.is_refused = True
         self.totals.refused += 1
         self._world.note("ledger", f"refused {letter.number}")
@@ -161,7 +160,7 @@ class Ledger:
     # --- receiving ----------------------------------------------------------------------------
 
     def arrived(self, place: str, payload: bytes, written_us: int) -> tuple[Letter, Copy]:
-        """A message came, in bytes that the bus wrote at that time."""
+        """A message arrived, in bytes that the bus wrote at that time."""
         letter = self._read(place, payload)
         copy = letter.copies.get(place)
         if copy is None:
@@ -179,7 +178,7 @@ class Ledger:
         return letter, copy
 
     def _latest(self, payload: bytes, written_us: int) -> int:
-        """When the bus chose to hand a message out, as far as is known: when it wrote it."""
+        """When the bus decided to deliver a message, as far as is known: when it wrote it."""
         return written_us
 
     def _read(self, place: str, payload: bytes) -> Letter:
@@ -193,7 +192,7 @@ class Ledger:
         return self.letters[number]
 
     def in_order(self, letter: Letter, place: str) -> None:
-        """A message of a session came for the first time: those before it did so before."""
+        """A message of a session arrived for the first time: all earlier ones must have arrived."""
         for earlier in self._sessions.get((place, letter.session), ()):
             if earlier is letter:
                 return
@@ -207,7 +206,7 @@ class Ledger:
                 )
 
     def not_early(self, letter: Letter, slack_us: int) -> None:
-        """A scheduled message was handed out."""
+        """A scheduled message was delivered."""
         if self._world.now_us + slack_us < letter.due_us:
             raise Violation(
                 f"message {letter.number} is due at {letter.due_us} us and came at "
@@ -215,7 +214,7 @@ class Ledger:
             )
 
     def not_late(self, letter: Letter, written_us: int) -> None:
-        """A message that expires was handed out, in bytes that the bus wrote at that time."""
+        """A message that expires was delivered, in bytes that the bus wrote at that time."""
         late_us = written_us - letter.accepted_us - letter.life_us
         if letter.is_accepted and late_us > LATE_US_MAX:
             raise Violation(
@@ -226,11 +225,11 @@ class Ledger:
     # --- settling -----------------------------------------------------------------------------
 
     def asked(self, copy: Copy) -> None:
-        """The end of a copy is asked for; without an answer it is in doubt."""
+        """The end of a copy is requested; without an answer it is in doubt."""
         copy.is_asked = True
 
     def not_done(self, copy: Copy) -> None:
-        """The bus has said that nothing changed; an earlier request stays in doubt."""
+        """The bus has answered that nothing changed; an earlier request stays in doubt."""
         self.totals.lost_locks += 1
 
     def done(self, letter: Letter, copy: Copy) -> None:
@@ -244,7 +243,7 @@ class Ledger:
     # --- sessions -----------------------------------------------------------------------------
 
     def holds(self, place: str, session: str, who: str, written_us: int, until_us: int) -> Holder:
-        """The bus gave a session to somebody."""
+        """The bus gave a session to a client."""
         before = self._holders.get((place, session))
         if before is not None and before.ended_us() > written_us > before.since_us:
             raise Violation(
@@ -257,13 +256,13 @@ class Ledger:
         return holder
 
     def held_sessions(self, place: str) -> list[str]:
-        """The sessions of a place that somebody has or had, in the order of their first holders."""
+        """The sessions of a place that are or were held, in the order of their first holders."""
         return [session for where, session in self._holders if where == place]
 
     # --- reading along ------------------------------------------------------------------------
 
     def read_along(self, place: str, payload: bytes) -> Letter:
-        """A message was read by somebody who does not receive it."""
+        """A message was read by a cursor."""
         letter = self._read(place, payload)
         if place not in letter.copies:
             raise Violation(f"message {letter.number} was read at {place}, where nobody sent it")
@@ -274,7 +273,7 @@ class Ledger:
     # --- at the end ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything has drained: whatever was accepted must have been seen to its end."""
+        """Everything has drained: every accepted message must have reached its end."""
         for letter in self.letters:
             if not letter.is_accepted:
                 continue
@@ -300,7 +299,7 @@ class Ledger:
             raise Violation(f"a transaction was rolled back and its message {number} came")
 
     def _close_source(self, moves: list[Move]) -> None:
-        """What was moved, perhaps more than once, was replaced once or is there."""
+        """What was moved, perhaps more than once, was replaced once or is still there."""
         source = moves[0].source
         came = [move.letter.number for move in moves if _has_come(move)]
         fates = {move.fate for move in moves}

@@ -1,8 +1,8 @@
-"""The wire: connections between simulated processes and clients.
+"""The network: connections between simulated processes and clients.
 
-Owns every connection of a world, and what may happen to one: bytes arrive late, cut anywhere, or
-never; an end is told of the other's death, later or not at all. Bytes that do arrive arrive in
-order and unharmed, as TCP promises. Knows no protocol.
+Owns every connection of a world, and what may happen to one: bytes arrive late, split anywhere, or
+never; an end is notified of the other's death, later or not at all. Bytes that do arrive are in
+order and intact, as TCP guarantees. Knows no protocol.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from partibus.simulation.event_loop import SimulatedLoop
 
 PEERS = "peer:"
-"""How the places begin at which nodes reach each other."""
+"""The prefix of the addresses at which nodes reach each other."""
 LATENCY_US_MIN = 50
 LATENCY_US_MAX = 1500
 UNREACHABLE_S = 5.0
-"""How long it takes to find that somebody cannot be reached."""
+"""How long it takes to notice that a process is unreachable."""
 HANDSHAKE_WRITES = 2
-"""So many writes of a client are kept, to arrive once more: they greet and ask for nothing yet."""
+"""How many first writes of a client are kept, to arrive again: they only greet."""
 SPLIT_SHARE = 0.15
 """How often bytes that were written at once arrive in two pieces."""
 
@@ -33,7 +33,7 @@ class Net:
     def __init__(self, world: World) -> None:
         self.world = world
         self.arriving_us = 0
-        """When the bytes were written that are being handed over now."""
+        """When the bytes that are being delivered now were written."""
         self.connections: dict[Connection, None] = {}
         self.peers_broken_us = -1
         """When a connection between workers was last lost, or one of them did not answer."""
@@ -41,27 +41,27 @@ class Net:
         self._listeners: dict[str, tuple[SimulatedLoop, Callable[[], asyncio.Protocol]]] = {}
         self._chance = world.chance("net")
         self._cuts: dict[frozenset[str], int] = {}
-        """Pairs of processes that do not reach each other, and until when."""
+        """Pairs of processes that cannot reach each other, and until when."""
 
     def listen(
         self, loop: "SimulatedLoop", factory: Callable[[], asyncio.Protocol], place: str
     ) -> "Listening":
-        """Take connections at a place."""
+        """Accept connections at an address."""
         self._listeners[place] = (loop, factory)
         return Listening(self, place)
 
     def is_listening(self, place: str) -> bool:
-        """Whether somebody takes connections there."""
+        """Whether connections are accepted there."""
         return place in self._listeners
 
     def close(self, place: str) -> None:
-        """Take none any more."""
+        """Accept no more connections."""
         self._listeners.pop(place, None)
 
     async def connect(
         self, loop: "SimulatedLoop", factory: Callable[[], asyncio.Protocol], place: str
     ) -> tuple["SimulatedTransport", asyncio.Protocol]:
-        """A connection to a place; OSError when nobody is there."""
+        """A connection to an address; OSError when nothing listens there."""
         await asyncio.sleep(self.delay_us() / 1_000_000)
         found = self._listeners.get(place)
         if found is None or not found[0].is_alive:
@@ -77,18 +77,18 @@ class Net:
         return near, protocol
 
     def peers_break(self, until_us: int) -> None:
-        """What hangs on a connection that began before this time may be held by others too."""
+        """What depends on a connection that began before this time may be held by others too."""
         self.peers_broken_us = max(self.peers_broken_us, until_us)
 
     def take_leave(self, loop: "SimulatedLoop") -> None:
-        """What hangs on the connections of clients to a process may be gone from now on."""
+        """What depends on the connections of clients to a process may be gone from now on."""
         for connection in self.connections:
             is_of_it = any(end.loop is loop for end in connection.ends)
             if is_of_it and not connection.is_between_workers:
                 connection.note_break()
 
     def cut(self, one: str, other: str, length_us: int) -> None:
-        """Have two processes reach each other no more for a while."""
+        """Cut two processes off from each other for a while."""
         self._cuts[frozenset((one, other))] = self.world.now_us + length_us
         for connection in list(self.connections):
             if {end.loop.name for end in connection.ends} == {one, other}:
@@ -98,12 +98,12 @@ class Net:
         return self._cuts.get(frozenset((one, other)), 0) > self.world.now_us
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """End all cuts."""
         self._cuts.clear()
 
     def duplicate(self, connection: "Connection", length: int) -> bool:
-        """Have the beginning of a connection arrive once more, as another one that nobody holds
-        the near end of; False when nobody is there to take it."""
+        """Let the beginning of a connection arrive again, as another one without a near end; False
+        when nothing listens there."""
         found = self._listeners.get(connection.place)
         if found is None or not found[0].is_alive:
             return False
@@ -115,17 +115,17 @@ class Net:
         return True
 
     def delay_us(self) -> int:
-        """How long something is under way."""
+        """How long something is in transit."""
         return LATENCY_US_MIN + int(self._chance.random() * self.latency_us)
 
     def splits(self, length: int) -> int:
-        """Where bytes that were written at once are cut; 0 when they are not."""
+        """Where bytes that were written at once are split; 0 when they are not."""
         if length < 2 or self._chance.random() >= SPLIT_SHARE:
             return 0
         return self._chance.randrange(1, length)
 
     def go_on(self, loop: "SimulatedLoop") -> None:
-        """A process goes on before its time: what came meanwhile is there for it."""
+        """A process continues early: what arrived meanwhile is delivered."""
         loop.go_on()
         for connection in list(self.connections):
             for end in connection.ends:
@@ -133,14 +133,14 @@ class Net:
                     loop.run(end.go_on)
 
     def part(self) -> None:
-        """Every client leaves."""
+        """Disconnect every client."""
         for connection in list(self.connections):
             if not connection.is_between_workers:
                 connection.break_off(is_silent=False)
 
     def process_died(self, loop: "SimulatedLoop", is_silent: bool) -> None:
-        """The far ends of its connections hear of it in a while, or never; those of its peers
-        always, since the kernel that they share closes its sockets."""
+        """The other ends of its connections are notified after a while, or never; those of its
+        peers always, since the kernel that they share closes its sockets."""
         for connection in list(self.connections):
             for end in connection.ends:
                 if end.loop is loop:
@@ -165,7 +165,7 @@ class Connection:
         self.net = net
         self.place = place
         self.is_broken = False
-        """Nothing goes through any more."""
+        """Nothing gets through any more."""
         self.is_on_one_machine = place.startswith("/")
         """Over a socket of the machine that the workers share."""
         self.is_between_workers = self.is_on_one_machine or place.startswith(PEERS)
@@ -180,7 +180,7 @@ class Connection:
         net.connections[self] = None
 
     def break_off(self, is_silent: bool) -> None:
-        """Lose what is under way; with `is_silent` no end is told."""
+        """Lose what is in transit; with `is_silent` neither end is notified."""
         self.is_broken = True
         self.note_break()
         if is_silent:
@@ -189,13 +189,13 @@ class Connection:
             self.net.world.after(self.net.delay_us(), end.end)
 
     def greet(self, data: bytes) -> None:
-        """The near end writes: the first bytes are remembered."""
+        """The near end writes: the first bytes are kept."""
         if self._greetings < HANDSHAKE_WRITES:
             self._greetings += 1
             self.greeting += data
 
     def note_break(self) -> None:
-        """From now on what hangs on the connection may be gone."""
+        """From now on what depends on the connection may be gone."""
         if self._broken_us is None:
             self._broken_us = self.net.world.now_us
         if self.is_between_workers:
@@ -203,7 +203,7 @@ class Connection:
 
     @property
     def broken_us(self) -> int | None:
-        """When it broke; a break between workers breaks what hung on it since before."""
+        """When it broke; a break between workers breaks what depended on it since before."""
         if self._broken_us is not None:
             return self._broken_us
         return self._began_us if self.net.peers_broken_us >= self._began_us else None
@@ -238,26 +238,26 @@ class SimulatedTransport(asyncio.Transport):
         self._late: asyncio.Protocol | None = None
 
     def begin(self, protocol: asyncio.Protocol) -> None:
-        """The connection is there."""
+        """The connection is established."""
         if self._is_frozen():
             self.connection.net.world.at(self.loop.paused_until_us, self.loop.run, self._begin_late)
             self._late = protocol
             return
         self._protocol = protocol
         protocol.connection_made(self)
-        if self.is_over:  # it broke before anybody took it
+        if self.is_over:  # it broke before it was accepted
             self.loop.call_soon(protocol.connection_lost, None)
         while self._waiting and not self._is_paused:
             self._hand_over(*self._waiting.popleft())
 
     def _begin_late(self) -> None:
-        """The process goes on, and finds a connection that came meanwhile."""
+        """The process continues, and finds a connection that arrived meanwhile."""
         protocol, self._late = self._late, None
         if protocol is not None:
             self.begin(protocol)
 
     def go_on(self) -> None:
-        """The process of this end goes on before its time."""
+        """The process of this end continues early."""
         self._begin_late()
         self._read_on()
 
@@ -286,7 +286,7 @@ class SimulatedTransport(asyncio.Transport):
         world.at(self._arrives_us, self._arrive)
 
     def _arrive(self) -> None:
-        """What was written first arrives, whichever of the arrivals this is."""
+        """What was written first arrives, whichever arrival this is."""
         world = self.connection.net.world
         if world.now_us < self.connection.stalled_until_us and not self.connection.is_broken:
             self._arrives_us = max(self._arrives_us, self.connection.stalled_until_us)
@@ -322,7 +322,7 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol.data_received(part)
 
     def close(self) -> None:
-        """End when what was written has arrived."""
+        """Close when everything written has arrived."""
         if self._is_closing:
             return
         self._is_closing = True

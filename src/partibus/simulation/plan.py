@@ -1,8 +1,8 @@
 """What a run is made of, drawn from its seed: the swarm.
 
-Owns the draw. Each run has some of the features and some of the faults, at rates of its own, since
-runs in which everything happens all the time never get anywhere in particular. A plan can be cut
-down by leaving out clients and faults by their numbers, which changes nothing about the others.
+Owns the random choice. Each run has some of the features and some of the faults, at its own rates,
+since runs in which everything happens all the time never reach special states. A plan can be
+reduced by leaving out clients and faults by their numbers, which does not change the others.
 """
 
 from dataclasses import dataclass, field
@@ -83,9 +83,9 @@ CLUSTER_FAULTS = (
 )
 """What goes wrong in a cluster."""
 BUSY_CLIENTS = ("sender", "batcher", "repeater", "receiver")
-"""More of these: a lane that moves should have something under way."""
+"""More of these: a lane that moves should have pending work."""
 MOVING_FAULTS = ("pause past the lease", "cut off from a database", "node stop", "node killed")
-"""After these a lane is served elsewhere: most runs have one of them, some twice as often."""
+"""After these a lane is served by another node: most runs have one of them, some twice as often."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Plan:
     seed: int
     steps: int
     nodes: int = 0
-    """Of a cluster; 0: one server with workers."""
+    """The number of nodes of a cluster; 0: one server with workers."""
     databases: int = 1
     workers: int = 1
     stores: int = 2
@@ -103,9 +103,9 @@ class Plan:
     segment_bytes: int = 64 << 10
     memory_bytes: int = 512 << 20
     recent_bytes: int = 32 << 20
-    """What a lane keeps of its newest entries in memory."""
+    """How much of its newest entries a lane keeps in memory."""
     pipeline_bytes: int = 256 << 10
-    """What is sent to a database behind what it has not answered yet."""
+    """What is sent to a database before earlier statements are answered."""
     commit_us: int = 300
     """How long a database takes for a commit."""
     lock_ms: int = 5_000
@@ -118,7 +118,7 @@ class Plan:
     without_faults: set[int] = field(default_factory=set)
 
     def describe(self) -> str:
-        """In a line."""
+        """As one line."""
         processes = f"{self.workers} workers, {self.stores} stores"
         if self.nodes:
             processes = f"{self.nodes} nodes, {self.stores} lanes in {self.databases} databases"
@@ -150,8 +150,8 @@ def draw_cluster(seed: int, steps: int, nodes: int = 0) -> Plan:
 
 
 def draw_for(seed: int, steps: int, nodes: int | None) -> Plan:
-    """The plan of a seed: for one server, for a cluster of so many nodes, or, when that is 0, for
-    a cluster of as many as the seed says."""
+    """The plan of a seed: for one server, for a cluster of this many nodes, or, for 0, for a
+    cluster whose size the seed decides."""
     return draw(seed, steps) if nodes is None else draw_cluster(seed, steps, nodes)
 
 
@@ -172,7 +172,7 @@ def draw(seed: int, steps: int) -> Plan:
             kinds.append(NEEDS[kind])
     kinds.append("receiver")
     plan.clients = kinds + [chance.choice(kinds) for _ in range(chance.randrange(0, 6))]
-    if chance.random() < 0.6:  # rivals: what goes wrong between two of a kind needs two of it
+    if chance.random() < 0.6:  # rivals: some bugs need two clients of a kind
         plan.clients += [focus] * chance.randrange(1, 4)
     plan.faults = chance.sample(FAULTS, chance.randrange(0, 7))
     plan.fault_gap = chance.choice((40, 100, 250))

@@ -1,8 +1,8 @@
 """A server process: brokers, gateway, couriers and peers, wired as the node wires them.
 
-Owns the life of one worker: its start from whatever its disks hold, its death at any moment, and
-its stop in good order. The wiring mirrors `server.node`; catalog, HTTP and TLS are not simulated,
-so the entities of a run are fixed when it begins.
+Owns the life of one worker: its start from whatever is on its disks, its death at any moment, and
+its clean stop. The wiring mirrors `server.node`; catalog, HTTP and TLS are not simulated, so the
+entities of a run are fixed when it begins.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ RUN = 0x51AB1E
 
 
 class Room(Protocol):
-    """Where a log takes room."""
+    """Where a log uses space."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class ServerProcess(Protocol):
     machines: dict[int, Machine]
     """By fragment."""
     memory: MemoryAccount
-    """What its clients make it hold."""
+    """The memory used for its clients."""
 
     @property
     def segment_bytes(self) -> int:
@@ -95,28 +95,28 @@ class ServerProcess(Protocol):
         ...
 
     def start(self) -> BusError | None:
-        """Begin; the error of a store that cannot be opened, or None."""
+        """Start; returns the error of a store that cannot be opened, or None."""
         ...
 
     def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` nobody is told."""
+        """End at this very moment; with `is_silent` no connection is notified."""
         ...
 
     def stop(self) -> None:
-        """Stop in good order."""
+        """Stop cleanly."""
         ...
 
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Ask a fragment of this process, as its bulk path does."""
+        """Submit to a fragment of this process, as its bulk path does."""
         ...
 
     def checkpoint(self) -> None:
-        """Have every store write a checkpoint and give dead space back."""
+        """Have every store write a checkpoint and free dead space."""
         ...
 
 
 class Host:
-    """What a process lives on and what outlives it: its disks and its clock."""
+    """What a process runs on and what outlives it: its disks and its clock."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class SimulatedProcess:
         self._couriers: Couriers
         self._watch: ClockWatch
         self.memory = MemoryAccount()
-        """What its clients make it hold."""
+        """The memory used for its clients."""
 
     @property
     def segment_bytes(self) -> int:
@@ -198,7 +198,7 @@ class SimulatedProcess:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> BusError | None:
-        """Recover and serve; the error of a store that cannot be opened, or None."""
+        """Recover and serve; returns the error of a store that cannot be opened, or None."""
         assert not self.is_up
         self._lives += 1
         for disk in self.disks:
@@ -298,7 +298,7 @@ class SimulatedProcess:
         self._world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
 
     def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` nobody is told."""
+        """End at this very moment; with `is_silent` no connection is notified."""
         if not self.is_up:
             return
         self.is_up = False
@@ -317,7 +317,7 @@ class SimulatedProcess:
                 disk.power_loss()
 
     def stop(self) -> None:
-        """Stop in good order, as a server does when it is asked to: nothing waits by then."""
+        """Stop cleanly, like a server that is asked to: by then nothing is pending."""
         if not self.is_up:
             return
         self._host.net.close(self.name)
@@ -338,14 +338,14 @@ class SimulatedProcess:
         return all(broker.is_at_rest for broker in self.brokers.values())
 
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Ask a fragment of this process, as its bulk path does."""
+        """Submit to a fragment of this process, as its bulk path does."""
         self.loop.run(self._local[fragment_id].submit, command)
 
     def checkpoint(self) -> None:
-        """Have every store write a checkpoint and give dead space back."""
+        """Have every store write a checkpoint and free dead space."""
         for broker in self.brokers.values():
             self.loop.run(broker._upkeep.checkpoint)
 
 
 def _forget(protocol: AmqpProtocol) -> None:
-    """A connection is gone; nobody counts them here."""
+    """A connection is gone; they are not counted here."""

@@ -1,8 +1,7 @@
-"""Runs of many seeds, and what people read of them.
+"""Runs of many seeds, and their reports.
 
-Owns the order of seeds, the limits on a series of runs, and its words: a line for each seed when
-asked for, a table at the end, and for a failure the seed, the promise that was broken and how to
-see it again.
+Owns the order of seeds, the limits on a series of runs, and its output: a line for each seed on
+request, a table at the end, and for a failure the seed, the broken promise and how to reproduce it.
 """
 
 import time
@@ -15,7 +14,7 @@ from partibus.simulation.run import Verdict, run_plan
 
 @dataclass(slots=True)
 class Series:
-    """What came of many runs."""
+    """The results of many runs."""
 
     runs: int = 0
     steps: int = 0
@@ -54,7 +53,7 @@ def run_series(
     seconds_max: float | None = None,
     failures_max: int = 5,
 ) -> Series:
-    """Run seeds until one of the limits is met."""
+    """Run seeds until one of the limits is reached."""
     series = Series()
     began = time.monotonic()
     for seed in seeds:
@@ -73,7 +72,7 @@ def run_series(
 
 
 def failure(verdict: Verdict) -> str:
-    """What is said of a run that broke a promise."""
+    """The report of a run that broke a promise."""
     plan = verdict.plan
     nodes = f" --nodes {plan.nodes}" if plan.nodes else ""
     return (

@@ -1,7 +1,7 @@
 """One run of the simulator, from its plan to its verdict.
 
-Owns the order of things: entities, processes and clients are made; steps are taken, faults strike
-and checkers look; then every fault ends, and everything that was accepted has to drain.
+Owns the order: entities, processes and clients are created; steps are taken, faults are injected
+and checks are made; then every fault ends, and everything that was accepted has to drain.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from partibus.simulation.cluster.building import SimulatedCluster
 
 LOOK_STEPS = 40
-"""How often the checkers look into the bus."""
+"""How often the bus is checked."""
 DRAIN_US_MAX = 600_000_000
-"""Everything must have drained so long after the last fault."""
+"""Everything must have drained this long after the last fault."""
 DRAIN_STEPS_MAX = 400_000
 COMPANIONS = {
     "mover": "feeder",
@@ -54,7 +54,7 @@ COMPANIONS = {
     "deleter": "fleeting-sender",
     "mortal-sender": "slow-receiver",
 }
-"""Who comes with whom: who sends what others take, and who takes what others send."""
+"""Which behaviours need each other: senders for receivers, and receivers for senders."""
 TIME_FAULTS = {
     "clock jump",
     "clock drift",
@@ -64,7 +64,7 @@ TIME_FAULTS = {
     "slow disk",
     "uncached reads",
 }
-"""With these nobody can tell when the bus chose to do something."""
+"""With these it is unknown when the bus decided to do something."""
 CLOCK_FAULTS = {"clock jump", "clock drift", "node clock"}
 LAST_ANSWERS_US = 3_000_000
 LEAVING_US_MAX = 90_000_000
@@ -72,7 +72,7 @@ LEAVING_US_MAX = 90_000_000
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     steps: int
@@ -84,7 +84,7 @@ class Verdict:
 
 
 class Simulation:
-    """A world and everybody in it."""
+    """A world and everything in it."""
 
     def __init__(self, plan: Plan, *, keeps_events: bool = False) -> None:
         self.plan = plan
@@ -98,12 +98,12 @@ class Simulation:
         self._bounds = Bounds()
         self._cluster: SimulatedCluster | None = None
         self._stands = contextlib.ExitStack()
-        """What stands in for the product's modules in a cluster."""
+        """Replacements in the product's modules for a cluster."""
 
     def run(self) -> Verdict:
-        """Take all steps, heal, drain, and judge."""
+        """Take all steps, heal, drain, and check."""
         logging.disable(logging.CRITICAL)
-        gc.disable()  # a collection in the midst of a run would end what the run has to end
+        gc.disable()  # a collection during a run would end objects that the run has to end
         violation: str | None = None
         try:
             with simulated(self.world, self.threads), self._stands:
@@ -156,10 +156,10 @@ class Simulation:
             fragments_of(self._catalog),
         )
         if plan.nodes:
-            # A node may hand out what its successor has settled, until it learns of that.
+            # A node may deliver what its successor has settled, until it learns of that.
             self.ledger.decided_us = _before_all
         elif plan.workers > 1:
-            # A worker may keep a message for a while that another one has handed to it.
+            # A worker may keep a message for a while that another one has passed to it.
             self.ledger.decided_us = self._around.locked_us
         self._clients: list[SimulatedClient] = []
         for process in self.processes:
@@ -215,7 +215,7 @@ class Simulation:
                 self._loop.create_task(companion.live())
 
     def _submit(self, fragment_id: int, command: Command) -> None:
-        """What reaches nobody is never answered."""
+        """A command that reaches no process is never answered."""
         for process in self.processes:
             if process.is_up and fragment_id in process.machines:
                 process.submit(fragment_id, command)
@@ -277,7 +277,7 @@ class Simulation:
                 raise drain.violation
             if world.now_us > end_us or world.steps > end_steps:
                 raise Violation(f"the bus does not drain: {drain.left()}")
-            if drain.is_empty():  # what was under way when it first was may still arrive
+            if drain.is_empty():  # what was in transit when it first was may still arrive
                 self._listen_on()
         self.ledger.close()
         self._checkpoint()
@@ -287,8 +287,8 @@ class Simulation:
             check_room(process, self.plan.segment_bytes)
 
     def _see_everybody_off(self) -> None:
-        """Everybody leaves; what was held for them is let go of, at the latest when a connection
-        that has gone silent is given up."""
+        """Everybody leaves; what was kept for them is released, at the latest when a silent
+        connection is given up."""
         self.net.part()
         end_us = self.world.now_us + LEAVING_US_MAX
         self._listen_on()
@@ -298,7 +298,7 @@ class Simulation:
             self._listen_on()
 
     def _listen_on(self) -> None:
-        """The bus is empty; its last answers are on their way to those who wait for them."""
+        """The bus is empty; its last answers are in transit."""
         end_us = self.world.now_us + LAST_ANSWERS_US
         while self.world.now_us < end_us:
             self.world.step()
@@ -317,7 +317,7 @@ class Simulation:
 
 
 def _end_programs(graveyard: list[object]) -> None:
-    """Programs that never end are ended in the midst of whatever they were doing."""
+    """Programs that never end are cancelled wherever they are."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         for left in graveyard:
@@ -334,7 +334,7 @@ def _has_business(client: SimulatedClient) -> bool:
 
 
 def _before_all(payload: bytes, written_us: int) -> int:
-    """Nobody can tell when a message was chosen."""
+    """It is unknown when a message was chosen."""
     return 0
 
 

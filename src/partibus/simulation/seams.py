@@ -1,7 +1,7 @@
-"""Where the real code meets the world: what it knows as threads, time, chance and files.
+"""Where the real code meets the world: the replacements for threads, time, chance and files.
 
-Owns the names of the product's modules that stand for something else while a world runs, and
-their return to what they were. Everything that is not listed here is the product as it is.
+Owns the names that are replaced in the product's modules while a world runs, and their restoration.
+Everything that is not listed here is the product unchanged.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from partibus.store.lane import commit
 
 @contextlib.contextmanager
 def simulated(world: World, threads: Threads) -> Iterator[None]:
-    """Let the product's modules live in the world for a while."""
+    """Run the product's modules in the world for a while."""
     with standing_in(_stand_ins(world, threads)):
         yield
 
 
 @contextlib.contextmanager
 def standing_in(stand_ins: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Have names of modules stand for something else."""
+    """Replace names of modules for a while."""
     before = [(module, name, getattr(module, name)) for module, name, _ in stand_ins]
     for module, name, value in stand_ins:
         setattr(module, name, value)

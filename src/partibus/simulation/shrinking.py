@@ -1,7 +1,7 @@
-"""Cutting a failing run down to what it takes to fail.
+"""Reducing a failing run to what it takes to fail.
 
 Owns the search: fewer steps, fewer faults, fewer clients, as long as some promise is still broken.
-A plan says what is left out by number, so what remains is the same as before.
+A plan lists what is left out by number, so the rest is unchanged.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from partibus.simulation.plan import Plan
 from partibus.simulation.run import Verdict, run_plan
 
 RUNS_MAX = 200
-"""A story that is a little longer beats a search that takes an hour."""
+"""A slightly longer story is better than a search that takes an hour."""
 
 
 def shrink_plan(plan: Plan, say: Callable[[str], None]) -> Plan:
-    """A smaller plan that fails too; the plan itself when it does not fail."""
+    """A smaller plan that also fails; the plan itself when it does not fail."""
     verdict = run_plan(plan)
     if verdict.violation is None:
         say(f"seed {plan.seed} does not fail; there is nothing to shrink")
@@ -51,7 +51,7 @@ class _Search:
         return True
 
     def fewer_steps(self) -> None:
-        """Heal as early as it still fails."""
+        """End the faults as early as it still fails."""
         for share in (8, 4, 2):
             while self._try(replace(self.plan, steps=self.plan.steps - self.plan.steps // share)):
                 if self.plan.steps < 50:

@@ -1,4 +1,4 @@
-"""A run as a person reads it: who did what, in order, up to the broken promise.
+"""A run as text: who did what, in order, up to the broken promise.
 
 Owns the choice of what belongs in the story: the faults, the lives of processes, and everything
 about the messages that the violation names.
@@ -12,7 +12,7 @@ LINES_MAX = 60
 
 
 def story(verdict: Verdict) -> str:
-    """The last part of a run, and its verdict."""
+    """The last part of a run, and its result."""
     plan = verdict.plan
     head = f"seed {plan.seed}, {verdict.steps} steps, trace {verdict.trace_hash}: {plan.describe()}"
     if verdict.violation is None:

@@ -1,9 +1,9 @@
 """Threads that take turns: one runs at a time, and the world says which.
 
-Owns what the store's modules know as `threading`, `queue` and `time`. A simulated thread is a real
-one that holds still unless the world lets it go on; it stops only where it waits, for a condition,
-for a queue or for a disk, so the order of everything is the world's. A thread of a process that
-has died is ended where it waits.
+Owns the replacements of `threading`, `queue` and `time` in the store's modules. A simulated thread
+is a real one that is suspended unless the world resumes it; it stops only where it waits, for a
+condition, for a queue or for a disk, so the world determines the order of everything. A thread of a
+process that has died ends where it waits.
 """
 
 import _thread
@@ -19,7 +19,7 @@ T = TypeVar("T")
 WAKE_US_MAX = 60
 """How long it takes to wake a thread."""
 JOIN_US = 5_000
-"""How often a thread that joins another looks whether it has ended."""
+"""How often a thread that joins another checks whether it has ended."""
 
 
 class Fiber:
@@ -32,13 +32,13 @@ class Fiber:
         self.is_over = False
         self.is_killed = False
         self.wait_number = 0
-        """Counts its waits, so that a late wake-up is known for what it is."""
+        """Counts its waits, so that a late wake-up is recognised."""
         self._target = target
         self._go = _thread.allocate_lock()
         self._go.acquire()
 
     def begin(self) -> None:
-        """Have a real thread wait for its first turn."""
+        """Start a real thread that waits for its first turn."""
         _thread.start_new_thread(self._main, ())
 
     def _main(self) -> None:
@@ -69,7 +69,7 @@ class Fiber:
             self.threads.fibers.pop(self, None)
 
     def wait(self) -> None:
-        """Give the turn back; called by the thread itself."""
+        """Yield the turn; called by the thread itself."""
         self.wait_number += 1
         self.threads.back.release()
         self._go.acquire()
@@ -77,7 +77,7 @@ class Fiber:
             raise Crashed
 
     def wake(self, number: int) -> None:
-        """End the wait of that number, unless it has ended."""
+        """End the wait with that number, unless it has ended."""
         if self.wait_number == number and not self.is_over and not self.is_killed:
             if self.host in self.threads.frozen:
                 self.threads.frozen[self.host].append((self, number))
@@ -88,32 +88,32 @@ class Fiber:
 
 
 class Threads:
-    """All simulated threads of a world; stands in for the module `threading`."""
+    """All simulated threads of a world; replaces the module `threading`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.fibers: dict[Fiber, None] = {}
         self.current: Fiber | None = None
         self.host = ""
-        """The process that is being made: threads that begin now are its."""
+        """The process that is being created: new threads belong to it."""
         self.has_crashed: Callable[[str], bool] = _never
         self.frozen: dict[str, list[tuple[Fiber, int]]] = {}
-        """Processes that stand still with all their threads, and whom to wake when they go on."""
+        """Paused processes with all their threads, and whom to wake when they continue."""
         self.joins_take_time = False
-        """Whether who joins a thread lets the world go on: the thread waits for others."""
+        """Whether joining a thread lets the world run: the thread waits for others."""
         self.back = _thread.allocate_lock()
         self.back.acquire()
         self._pace = world.chance("threads")
 
     def sleep_us(self, delay_us: int) -> None:
-        """Wait in a thread; anywhere else time does not pass."""
+        """Sleep in a thread; elsewhere no time passes."""
         fiber = self.current
         if fiber is not None:
             self.world.after(delay_us, fiber.wake, fiber.wait_number + 1)
             fiber.wait()
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Wait in a thread that somebody wakes; outside of threads the world goes on meanwhile."""
+        """Wait in a thread to be woken; outside of threads the world runs meanwhile."""
         fiber = self.current
         while not is_so():
             if fiber is None:
@@ -122,11 +122,11 @@ class Threads:
                 fiber.wait()
 
     def freeze(self, host: str) -> None:
-        """Have a process stand still: its threads, beside the loop."""
+        """Pause a process: its threads, besides the loop."""
         self.frozen.setdefault(host, [])
 
     def thaw(self, host: str) -> None:
-        """It goes on."""
+        """End the pause."""
         for fiber, number in self.frozen.pop(host, ()):
             self.world.after(1, fiber.wake, number)
 
@@ -178,7 +178,7 @@ class Threads:
 
 
 class SimulatedLock:
-    """A lock that nobody waits for: no thread stops while it holds one."""
+    """A lock without contention: no thread stops while it holds one."""
 
     def __init__(self) -> None:
         self._is_held = False
@@ -199,7 +199,7 @@ class SimulatedLock:
 
 
 class Condition:
-    """Waits for `notify`, or until the time is over."""
+    """Waits for `notify`, or until the time is up."""
 
     def __init__(self, threads: Threads, lock: SimulatedLock) -> None:
         self._threads = threads
@@ -229,7 +229,7 @@ class Condition:
 
 
 class SimulatedEvent:
-    """Set once; whoever waits sleeps its time out."""
+    """Set once; a waiter sleeps its full time."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -248,7 +248,7 @@ class SimulatedEvent:
 
 
 class Thread:
-    """What the store knows as a thread."""
+    """The `Thread` class of the store's modules."""
 
     def __init__(self, fiber: Fiber) -> None:
         self._fiber = fiber
@@ -263,8 +263,8 @@ class Thread:
         return self._fiber in self._fiber.threads.fibers
 
     def join(self) -> None:
-        """Whoever joins wants the end at once: no time passes until it is there, unless the thread
-        waits for somebody else."""
+        """Joining ends the thread at once: no time passes until then, unless the thread waits for
+        something else."""
         threads = self._fiber.threads
         if threads.joins_take_time:
             while not self._fiber.is_over:
@@ -274,7 +274,7 @@ class Thread:
                     threads.sleep_us(JOIN_US)
             return
         while not self._fiber.is_over:
-            self._fiber.wait_number += 1  # wake-ups on their way come too late
+            self._fiber.wait_number += 1  # pending wake-ups come too late
             self._fiber.resume()
 
 

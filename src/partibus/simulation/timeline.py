@@ -1,8 +1,8 @@
 """The timeline of a run as one HTML page: a row for each process, store, client and entity.
 
-Owns the page, which needs nothing but a browser. Dots are events; their words show under the
-pointer, and the list below has them all. A process that is down has a grey bar. Both are cut down
-to the events that have a word in them, such as the number of a message, when one is typed.
+Owns the page, which needs only a browser. Dots are events; their texts show under the pointer, and
+the list below has them all. A process that is down has a grey bar. Typing a word, such as the
+number of a message, filters both.
 """
 
 from html import escape
@@ -56,7 +56,7 @@ wanted.addEventListener("input", () => {{
 
 
 def timeline(verdict: Verdict) -> str:
-    """The page of a run that kept its events."""
+    """The page of a run with recorded events."""
     events = [(step, us, _row(who, what), what) for step, us, who, what in verdict.events]
     events = events[-EVENTS_MAX:]
     names = list(dict.fromkeys(row for _, _, row, _ in events))
@@ -128,7 +128,7 @@ def _bars(events: list[tuple[int, int, str, str]], rows: dict[str, int], scale: 
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """Faults on top, then processes, stores, and everybody else."""
+    """Faults on top, then processes, stores, and everything else."""
     kinds = ("fault", "worker", "node", "store", "database", "lane")
     found = [at for at, kind in enumerate(kinds) if name.startswith(kind)]
     return (found[0] if found else len(kinds), name)

@@ -1,10 +1,10 @@
-"""The world: simulated time, and everything that is to happen in it, in one order.
+"""The world: simulated time, and everything that happens in it, in one order.
 
 Owns the queue of what is due, the count of steps and the hash of what has happened. One step runs
 one callback of one event loop, one piece of a simulated thread, or one arrival of bytes; between
-any two steps a process may die. All chance comes from `chance(NAME)`, a stream of numbers that the
-seed and the name decide, so that a change in one part of a run leaves the draws of the others as
-they were. Never reads a clock of the machine.
+any two steps a process may die. All randomness comes from `chance(NAME)`, a stream of numbers
+determined by the seed and the name, so that a change in one part of a run does not affect the
+others. Must never read a clock of the machine.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ START_MS = 1_700_000_000_000
 
 
 class Crashed(BaseException):
-    """The process that this code runs in is dead: nothing of it goes on."""
+    """The process of this code is dead: none of it continues."""
 
 
 class Violation(Exception):
@@ -39,27 +39,27 @@ class World:
         self.running: SimulatedLoop | None = None
         """The loop whose batch is being run."""
         self.on_crash: Callable[[str], None] = _nobody
-        """Told of the name of a process that died within a callback of its own."""
+        """Called with the name of a process that died within one of its callbacks."""
         self.faults: list[str] = []
-        """What went wrong in callbacks, which a real server would log or die of."""
+        """Errors in callbacks, which a real server would log or die of."""
         self.events: list[tuple[int, int, str, str]] | None = None
-        """(step, microseconds, who, what) when somebody wants to read them."""
+        """(step, microseconds, who, what) when events are recorded."""
         self.graveyard: list[object] = []
-        """What dead processes left: freed at the end, so that nothing is finalised on the way."""
+        """Objects of dead processes: freed at the end, so that nothing is finalised before."""
         self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._hash = hashlib.blake2b(digest_size=8)
         self._chances: dict[str, Random] = {}
 
     def chance(self, name: str) -> Random:
-        """The stream of numbers of that name."""
+        """The stream of random numbers of that name."""
         found = self._chances.get(name)
         if found is None:
             found = self._chances[name] = stream(self.seed, name)
         return found
 
     def at(self, time_us: int, callback: Callable[..., None], *args: Any) -> None:
-        """Have something happen; what is due at one moment happens in the order asked for."""
+        """Schedule something; what is due at the same time happens in the order of scheduling."""
         self._count += 1
         heappush(self._due, (max(time_us, self.now_us), self._count, callback, args))
 
@@ -68,14 +68,14 @@ class World:
         self.at(self.now_us + delay_us, callback, *args)
 
     def note(self, who: str, what: str) -> None:
-        """Something worth telling has happened."""
+        """Record an event."""
         self._hash.update(f"{self.now_us} {who} {what}\n".encode())
         if self.events is not None:
             self.events.append((self.steps, self.now_us, who, what))
 
     @property
     def trace_hash(self) -> str:
-        """What has happened so far, in sixteen digits."""
+        """What has happened so far, as sixteen digits."""
         return self._hash.hexdigest()
 
     @property
@@ -96,7 +96,7 @@ class World:
         callback(*args)
 
     def forget(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         asyncio._set_running_loop(None)
         self._due.clear()
         self.running = None
@@ -104,9 +104,9 @@ class World:
 
 
 def stream(seed: int, name: str) -> Random:
-    """Numbers that the seed and the name decide, in every process alike."""
-    return Random(f"{seed}/{name}")  # noqa: S311 - it must be foreseen
+    """Numbers determined by the seed and the name, the same in every process."""
+    return Random(f"{seed}/{name}")  # noqa: S311 - it must be reproducible
 
 
 def _nobody(name: str) -> None:
-    """Nobody wants to know."""
+    """Ignores the call."""

@@ -1,8 +1,8 @@
-"""Telling callers what became of their requests.
+"""Reporting the outcome of requests to their callers.
 
 Owns two promises: a callback that raises does not prevent the others from being called, and a
-thread that does the work outlives the loop. The callers' callbacks run on the loop thread; the
-threads only hand their news there.
+thread that does the work survives the end of the loop. The callers' callbacks run on the loop
+thread; the threads only report there.
 """
 
 import logging
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def tell(done: "Done", error: BusError | None) -> None:
-    """Run a `done` callback; its failure is logged, since no caller would see it."""
+    """Run a `done` callback; an exception is logged, since no caller would see it."""
     try:
         done(error)
     except Exception:
@@ -35,7 +35,7 @@ def tell_read(done: "ReadDone", answer: list[bytes] | BusError) -> None:
 
 
 def report(notify: "Notify", name: str, news: "Callable[[], None]") -> None:
-    """Hand news to the loop, from a thread of the store `name`."""
+    """Report to the loop, from a thread of the store `name`."""
     try:
         notify(news)
     except RuntimeError as error:

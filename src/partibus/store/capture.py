@@ -1,9 +1,9 @@
 """A store as of one moment: which files it had, and how much of each counts.
 
-Owns the choice of files that a copy needs, and the cut of the segment that is written to. The
-files are pinned while they are copied (`pins`), and all of them are written once and never
-changed, but for the last segment, which only grows, and the watermark, which is made anew for the
-copy. Takes no lock and copies nothing. Made by the store; used by the server's backups.
+Owns the choice of files that a copy needs, and the cut of the segment that is written to. The files
+are pinned while they are copied (`pins`), and all of them are written once and never changed,
+except the last segment, which only grows, and the watermark, which is written again for the copy.
+Takes no lock and copies nothing. Made by the store; used by the server's backups.
 """
 
 from bisect import bisect_right
@@ -33,7 +33,7 @@ class CapturedFile:
 
 @dataclass(eq=False, slots=True)
 class Capture:
-    """What was durable at one moment; `names` are all that lay in the directory then."""
+    """What was durable at one moment; `names` are all files of the directory at that time."""
 
     store_id: bytes
     position: int
@@ -45,7 +45,7 @@ class Capture:
         return encode_watermark(self.store_id, self.position)
 
     def files(self, directory: Path) -> list[CapturedFile]:
-        """The files to copy; they are pinned, so none of them is gone."""
+        """The files to copy; they are pinned, so none of them has been removed."""
         names = [n for n in self.names if is_copied(n) and (directory / n).is_file()]
         bases = {n: segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX)}
         starts = sorted(
@@ -67,19 +67,19 @@ class Capture:
 
 
 def is_copied(name: str) -> bool:
-    """Whether a copy of a store has a file of this name as it is."""
+    """Whether a copy of a store includes a file with this name."""
     return name not in _LEFT_OUT and not name.endswith(".tmp")
 
 
 def whole_file(directory: Path, name: str) -> CapturedFile:
-    """A file that is never changed, as long as it is."""
+    """A file that is never changed, with its whole length."""
     found = (directory / name).stat()
     stamp = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"
     return CapturedFile(name, found.st_size, stamp)
 
 
 def _segment_file(directory: Path, name: str, base: int, end: int) -> CapturedFile:
-    """A segment up to a position; a crash may have left one longer than its entries."""
+    """A segment up to a position; after a crash a file may be longer than its entries."""
     whole = whole_file(directory, name)
     if whole.length <= end - base:
         return whole

@@ -1,8 +1,8 @@
-"""A store that is read and not changed: for the offline check.
+"""A store that is read but not changed: for the offline check.
 
-Owns a recovery that repairs nothing, and the reading of bodies one after the other with the
-place of each that is damaged. Takes the store's lock for as long as it is looked at. Knows no
-meaning of records. Called by `server.data_directory.check` and by `server.copying`.
+Owns a recovery that repairs nothing, and the reading of all bodies with the position of each
+damaged one. Holds the store's lock while it is read. Must never interpret records. Called by
+`server.data_directory.check` and by `server.copying`.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ class StoreUnderCheck:
         self._pages: PageReader | None = None
 
     def close(self) -> None:
-        """Give the place back."""
+        """Release the store."""
         self._reader.segments.close()
         if self._pages is not None:
             self._pages.close()
@@ -66,7 +66,7 @@ class StoreUnderCheck:
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:
-        """The id of the log, and where it ends once all records were read."""
+        """The id of the log, and its end once all records were read."""
         return None if self._scan is None else (self._store_id, self._scan.end)
 
     def bodies(self, refs: list[Ref]) -> list[bytes]:
@@ -74,7 +74,7 @@ class StoreUnderCheck:
         return self._reader.read(refs, plan_runs(self._table, refs))
 
     def damaged_bodies(self, refs: Iterable[Ref]) -> list[str]:
-        """What is wrong with the bodies that are, each by its file and offset."""
+        """Describe each damaged body, by its file and offset."""
         ordered = sorted({ref for ref in refs if ref[1]})
         found: list[str] = []
         for first in range(0, len(ordered), BODIES_AT_ONCE):

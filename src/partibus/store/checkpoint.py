@@ -1,8 +1,8 @@
 """The checkpoint: the state of every fragment at one position of the log.
 
-Owns the file's layout, its writing (beside, synced, renamed, the directory synced) and
-its reading. What is large in a state lies in pages (`pages`), of which it has the places.
-Does not know what a state contains. Written by the store's housekeeping thread, read by recovery.
+Owns the file's layout, its writing (to a temporary name, synced, renamed, the directory synced) and
+its reading. Large parts of a state are in pages (`pages`), whose places it lists. Must never look
+into a state. Written by the store's housekeeping thread, read by recovery.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from partibus.store.segment import write_all
 CHECKPOINT_MAGIC: Final = b"PARTICKP"
 CHECKPOINT_VERSION: Final = 2
 UNPAGED_VERSION: Final = 1
-"""Without pages, as releases before wrote it; it is still read."""
+"""Without pages, as written by earlier releases; still read."""
 CHECKPOINT_SUFFIX: Final = ".ckpt"
 
 _HEADER: Final = struct.Struct("<8sHHIQQ16s")
@@ -34,7 +34,8 @@ _CRC: Final = struct.Struct("<I")
 class Checkpoint:
     """States as of `position`; the log was known durable up to `durable` by then.
 
-    `places` says where the pages lie that the states mention."""
+    `places` says where the pages are that the states refer to.
+    """
 
     store_id: bytes
     position: int
@@ -79,7 +80,7 @@ def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> Non
 
 
 def prepare_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
-    """Write it beside: it counts for nothing yet."""
+    """Write it under a temporary name: it does not count yet."""
     beside = checkpoint_path(directory, checkpoint.position).with_suffix(".tmp")
     parts = encode_checkpoint(checkpoint)
     try:
@@ -91,7 +92,7 @@ def prepare_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> N
             disk.close(fd)
     except OSError:
         with contextlib.suppress(OSError):
-            disk.remove(beside)  # on a full disk it would keep the room that is missing
+            disk.remove(beside)  # on a full disk it would take up the missing space
         raise
     checkpoint.file_bytes = sum(map(len, parts))
 
@@ -117,8 +118,8 @@ def checkpoint_names(names: list[str]) -> list[str]:
 def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
     """A checkpoint from its file.
 
-    It got its name after it was durable, so whatever is wrong with it is damage, and an
-    older one would silently lose what was acknowledged since: StoreCorrupt.
+    It got its name after it was durable, so any error in it is damage, and falling back to an older
+    one would silently lose what was acknowledged since: StoreCorrupt.
     """
     fd = disk.open(path, writable=False)
     try:
@@ -150,7 +151,7 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
 
 
 def _decode_places(path: Path, data: bytes, offset: int, end: int) -> tuple[dict[int, Place], int]:
-    """Where the pages lie, and where the states begin."""
+    """Where the pages are, and where the states begin."""
     count = _PAGE_COUNT.unpack_from(data, offset)[0] if offset + _PAGE_COUNT.size <= end else -1
     first = offset + _PAGE_COUNT.size
     last = first + count * _PAGE.size

@@ -1,7 +1,7 @@
-"""CRC-32C of bytes, and of bytes that lie one after the other but were never joined.
+"""CRC-32C of bytes, and of consecutive bytes that were never joined.
 
-Owns the arithmetic that makes one checksum of two, so that a large body is read once and not
-again for the entry around it. Called for every entry of the log; reads no file.
+Owns the arithmetic that combines two checksums, so that a large body is read once and not again for
+its entry. Called for every entry of the log; reads no file.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _shifts: Final[dict[int, int]] = {}
 
 
 def crc32c_joined(first: int, second: int, second_bytes: int) -> int:
-    """The checksum of two pieces in a row, from that of each and the length of the second."""
+    """The checksum of two consecutive pieces, from that of each and the length of the second."""
     shift = _shifts.get(second_bytes)
     if shift is None:
         shift = _power_of_x(8 * second_bytes)

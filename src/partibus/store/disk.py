@@ -1,8 +1,8 @@
-"""The seam between the store and the operating system's files.
+"""The interface between the store and the operating system's files.
 
-Owns the few file operations that a store needs, so that a test, or an operator asking for
-trouble, can put a failing disk in their place (`faults.FaultyDisk`). Decides nothing and
-translates no error: an OSError passes through. Called by every module that touches a file.
+Owns the few file operations that a store needs, so that a test, or an operator who injects faults,
+can replace them by a failing disk (`fault_injection.FaultyDisk`). Must never translate errors: an
+OSError passes through. Called by every module that touches a file.
 """
 
 import errno
@@ -14,25 +14,25 @@ from typing import Final, Protocol
 from partibus.files.private import FILE_MODE, close_to_others, make_private_directory
 from partibus.store.lock import DirectoryLock
 
-# Read only what is in memory already; platforms without the flag read and may block.
+# Read only what is already in memory; platforms without the flag read and may block.
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
 class Claim(Protocol):
-    """The right to a directory, held until it is released."""
+    """An exclusive lock on a directory, held until it is released."""
 
     def release(self) -> None:
-        """Let others have the directory."""
+        """Release the directory."""
         ...
 
 
 class Mapped(Protocol):
-    """A file in memory: what is put there is in the file at once, and durable by a sync."""
+    """A file mapped into memory: writes are in the file at once, and durable after a sync."""
 
     def __setitem__(self, where: slice, data: bytes, /) -> None: ...
 
     def close(self) -> None:
-        """Map it no more."""
+        """Unmap it."""
         ...
 
 
@@ -40,15 +40,15 @@ class Disk(Protocol):
     """What a store asks of a file system; every call may raise OSError."""
 
     def claim(self, directory: Path) -> Claim:
-        """Make the directory if need be, private, and keep others out of it."""
+        """Create the directory if necessary, private, and lock it."""
         ...
 
     def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
-        """A descriptor; with `create` the file must be new or is emptied."""
+        """A descriptor; with `create` the file must be new or is truncated."""
         ...
 
     def close(self, fd: int) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         ...
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
@@ -56,11 +56,11 @@ class Disk(Protocol):
         ...
 
     def read_into(self, fd: int, buffer: memoryview, offset: int, flags: int) -> int:
-        """Fill the buffer as far as one call does; with READ_NOWAIT only from memory."""
+        """Fill the buffer as far as one call does; with READ_NOWAIT only from the page cache."""
         ...
 
     def write(self, fd: int, parts: list[bytes], offset: int) -> int:
-        """Write the parts one after the other; returns how many bytes were taken."""
+        """Write the parts one after the other; returns how many bytes were written."""
         ...
 
     def sync(self, fd: int) -> None:
@@ -84,11 +84,11 @@ class Disk(Protocol):
         ...
 
     def map(self, fd: int, length: int) -> Mapped:
-        """The first bytes of a file that is open for writing, in memory."""
+        """The first bytes of a file that is open for writing, mapped into memory."""
         ...
 
     def written_end(self, fd: int) -> int:
-        """After the last byte that was ever written; what follows reads as zeros."""
+        """The offset after the last byte that was ever written; what follows reads as zeros."""
         ...
 
     def names(self, directory: Path) -> list[str]:
@@ -96,11 +96,11 @@ class Disk(Protocol):
         ...
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename over whatever is there."""
+        """Rename, replacing an existing file."""
         ...
 
     def remove(self, path: Path) -> None:
-        """Delete a file; it is no error when it is gone already."""
+        """Delete a file; not an error when it does not exist."""
         ...
 
     def sync_directory(self, directory: Path) -> None:
@@ -108,12 +108,12 @@ class Disk(Protocol):
         ...
 
     def room(self, directory: Path) -> tuple[int, int]:
-        """The bytes that are free for us on a directory's file system, and its size."""
+        """The free bytes of a directory's file system, and its size."""
         ...
 
 
 class OsDisk:
-    """The real thing."""
+    """The operating system's file system."""
 
     __slots__ = ()
 
@@ -130,7 +130,7 @@ class OsDisk:
             flags |= os.O_CREAT | os.O_TRUNC
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         if create:
-            os.fchmod(fd, FILE_MODE)  # whatever the umask has left of it
+            os.fchmod(fd, FILE_MODE)  # whatever the umask
         return fd
 
     def close(self, fd: int) -> None:
@@ -172,7 +172,7 @@ class OsDisk:
         return mmap.mmap(fd, length)
 
     def written_end(self, fd: int) -> int:
-        """Follow the extents; a file system that keeps no such account is all data."""
+        """Use the file's extents; where the file system has none, all of it counts as data."""
         end = 0
         try:
             while True:

@@ -1,10 +1,9 @@
 """Stores that misbehave on demand.
 
-Owns the faults an operator or a test can ask for: failing writes, syncs or reads, a full
-disk, slowness. `FaultyDisk` stands between a store and a real disk; without a fault set it
-only passes calls on, and its knobs may be turned from any thread. `DiskFaults`, `LaneFaults` and
-`MemoryFaults` turn the knobs of one store in the words of an operator. Made by the node,
-only when the server was asked for faults.
+Owns the faults an operator or a test can request: failing writes, syncs or reads, a full disk,
+slowness. `FaultyDisk` wraps a real disk; without a fault it only passes calls on, and it may be set
+from any thread. `DiskFaults`, `LaneFaults` and `MemoryFaults` set the faults of one store as an
+operator requests them. Made by the node, only when the server runs with faults.
 """
 
 import errno
@@ -38,7 +37,7 @@ class FaultyDisk:
         self.sync_delay_s = 0.0  # before every sync, of which a commit has one
 
     def heal(self) -> None:
-        """Behave again."""
+        """End all faults."""
         self.write_errno = self.sync_errno = self.read_errno = 0
         self.space_bytes = None
         self.delay_s = 0.0
@@ -112,14 +111,14 @@ class FaultyDisk:
 
 
 class StoreFaults(Protocol):
-    """The faults of one store, as an operator asks for them."""
+    """The faults of one store, as an operator requests them."""
 
     def fail(self) -> None:
-        """Refuse every write, as a broken disk does."""
+        """Fail every write, as a broken disk does."""
         ...
 
     def fill(self) -> None:
-        """Refuse every write, as a full disk does."""
+        """Fail every write, as a full disk does."""
         ...
 
     def delay(self, commit_delay_ms: int) -> None:
@@ -127,7 +126,7 @@ class StoreFaults(Protocol):
         ...
 
     def heal(self) -> None:
-        """Write again; the store comes up when it has noticed."""
+        """Let writes succeed again; the store comes up when it notices."""
         ...
 
 
@@ -150,19 +149,19 @@ class DiskFaults:
         self._disk.sync_delay_s = commit_delay_ms / 1000
 
     def heal(self) -> None:
-        """The store's own probe finds the disk in order, within its interval."""
+        """The store's own probe notices that the disk works, within its interval."""
         self._disk.write_errno = self._disk.sync_errno = 0
         self._disk.space_bytes = None
 
     def _notice(self) -> None:
-        """An empty entry: a store without traffic would not notice that it is down."""
+        """Append an empty entry: a store without traffic would not notice that it is down."""
         if self._store.state is not StoreState.DOWN:
             self._store.append([], _ignore)
 
 
 class LaneFaults:
-    """Faults of a lane in a database; each node of a cluster has those of all lanes, so that one
-    that is taken over meanwhile fails there too. Asked by the threads of the store."""
+    """Faults of a lane in a database; each node of a cluster has those of all lanes, so that a lane
+    that moves fails on its new node too. Called by the threads of the store."""
 
     def __init__(self) -> None:
         self._why = ""
@@ -171,7 +170,7 @@ class LaneFaults:
         self._store: Store | None = None
 
     def attach(self, store: Store) -> None:
-        """The lane is being opened here, as this store."""
+        """The lane is being opened here, by this store."""
         self._store = store
 
     def fail(self) -> None:
@@ -186,11 +185,11 @@ class LaneFaults:
         self._delay_s = commit_delay_ms / 1000
 
     def heal(self) -> None:
-        """The store's own probe finds the database in order, within its interval."""
+        """The store's own probe notices that the database works, within its interval."""
         self._why = ""
 
     def check(self) -> None:
-        """Raises StoreUnavailable while nothing may be written."""
+        """Raises StoreUnavailable while writes must fail."""
         if self._why:
             raise StoreUnavailable(self._why)
 
@@ -201,7 +200,8 @@ class LaneFaults:
         self.check()
 
     def _notice(self) -> None:
-        """An empty entry, as for a disk; a lane that is just being opened notices by itself."""
+        """Append an empty entry, as for a disk; a lane that is just being opened notices by
+        itself."""
         if self._store is not None and self._store.state is not StoreState.DOWN:
             with suppress(InvalidOperation):
                 self._store.append([], _ignore)
@@ -217,11 +217,11 @@ class MemoryFaults:
         self._store: MemoryStore | None = None
 
     def attach(self, store: MemoryStore) -> None:
-        """The store whose faults these are."""
+        """Set the store that these faults are for."""
         self._store = store
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """The store's way to be called back, which a delay makes longer."""
+        """The store's `notify`, with the delay added."""
         if self._delay_ms:
             self._later(self._delay_ms, callback)
         else:
@@ -233,7 +233,7 @@ class MemoryFaults:
             self._store.fail()
 
     def fill(self) -> None:
-        """Memory that is used up looks to senders like a store that is down."""
+        """To senders, memory that is used up looks like a store that is down."""
         self.fail()
 
     def delay(self, commit_delay_ms: int) -> None:
@@ -246,4 +246,4 @@ class MemoryFaults:
 
 
 def _ignore(error: BusError | None) -> None:
-    """What became of an entry that only served to notice."""
+    """Ignore the outcome of an entry that was only a probe."""

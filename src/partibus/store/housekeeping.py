@@ -1,9 +1,9 @@
-"""Checkpoints, and the files they make superfluous.
+"""Checkpoints, and the files that are no longer needed after them.
 
 Owns the thread that writes a checkpoint and its new pages while commits go on, and the rule of
-deletion: a segment goes when it lay wholly before a durable checkpoint and held no live body when
-the checkpoint was taken; a page file goes when a durable checkpoint names nothing in it. Called by
-the store on the loop thread, and reports to it there.
+deletion: a segment is deleted when it is wholly before a durable checkpoint and had no live body
+when the checkpoint was taken; a page file is deleted when a durable checkpoint refers to nothing in
+it. Called by the store on the loop thread, and reports to it there.
 """
 
 import logging
@@ -49,25 +49,25 @@ class Housekeeper:
     def __post_init__(self) -> None:
         self._worker = Worker(f"store-keep-{self.directory.name}")
         self._page_index = PageIndex(self.disk, self.directory)
-        """Of the thread, once it has work."""
+        """Used by the thread, once it has work."""
         self.position = 0
         self.file_bytes = 0
         self.written_bytes = 0
-        """What the last checkpoint wrote."""
+        """The bytes that the last checkpoint wrote."""
         self.failing = False
 
     def checkpoint(self, checkpoint: Checkpoint, increment: Increment | None, done: Done) -> None:
-        """Write it, delete what it makes superfluous, then tell."""
+        """Write it, delete what is no longer needed, then call `done`."""
         empty = self.table.empty_before(checkpoint.position)
         self._worker.submit(partial(self._write, checkpoint, increment, empty, done))
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """This one is the latest that is durable, as recovery has found it."""
+        """Set the latest durable checkpoint, as recovery found it."""
         self._page_index.adopt(checkpoint.places)
         self._count(checkpoint, self._page_index.file_bytes)
 
     def drop_older(self) -> None:
-        """Delete what a crash left beside the latest checkpoint: older ones, and stray pages."""
+        """Delete what a crash left besides the latest checkpoint: older ones, and unused pages."""
         self._drop_older_checkpoints()
         for path in self._page_index.strays():
             self.disk.remove(path)
@@ -83,7 +83,7 @@ class Housekeeper:
                 self.disk.remove(self.directory / name)
 
     def close(self) -> None:
-        """Finish what was begun."""
+        """Finish pending work."""
         self._worker.close()
 
     def _write(
@@ -99,7 +99,7 @@ class Housekeeper:
             self.notify(partial(self._written, checkpoint, written, empty, done))
 
     def _write_somehow(self, checkpoint: Checkpoint, increment: Increment | None) -> "_Written":
-        """On a full disk at the cost of the reserve: a checkpoint is what gives room."""
+        """Write; on a full disk use the reserve, because a checkpoint is what frees space."""
         try:
             return self._write_all(checkpoint, increment)
         except OSError as error:
@@ -108,7 +108,7 @@ class Housekeeper:
             return self._write_all(checkpoint, increment)
 
     def _write_all(self, checkpoint: Checkpoint, increment: Increment | None) -> "_Written":
-        """The new pages, then the checkpoint that names them."""
+        """The new pages, then the checkpoint that refers to them."""
         pages = {} if increment is None else increment.pages
         needed = () if increment is None else chain.from_iterable(increment.needed)
         index = self._page_index.write(pages, needed, checkpoint.store_id)
@@ -138,13 +138,13 @@ class Housekeeper:
         self.written_bytes = checkpoint.file_bytes + written.new_bytes
         self.failing = False
         self.changed()
-        # What an earlier checkpoint gave up meanwhile is gone from the table already.
+        # Files that an earlier checkpoint has released meanwhile are already gone from the table.
         going = [base for base in empty if self.table.holds_nothing(base)]
         names = [self.table.remove(base).name for base in going]
         self.forget(names)
         paths = [self.directory / name for name in names] + written.superfluous
         if not self._worker.submit(partial(self._delete, paths, done)):
-            tell(done, None)  # closed meanwhile: the next start meets the files again
+            tell(done, None)  # closed meanwhile: the next start removes the files
 
     def _delete(self, paths: list[Path], done: Done) -> None:
         try:
@@ -152,14 +152,14 @@ class Housekeeper:
                 self.disk.remove(path)
             self._drop_older_checkpoints()
         except OSError as error:
-            # They hold nothing anyone needs; the next start meets them again.
+            # The remaining files are not needed; the next start removes them.
             _log.warning("%s: obsolete files remain: %r", self.directory, error)
         self.notify(partial(tell, done, None))
 
 
 @dataclass(eq=False, slots=True)
 class _Written:
-    """What became durable with a checkpoint, and what it made superfluous."""
+    """What became durable with a checkpoint, and what is no longer needed after it."""
 
     new_bytes: int
     """Of the pages that it wrote."""

@@ -1,9 +1,9 @@
-"""What a store is: the contract that every engine keeps and every broker relies on.
+"""The contract of a store, which every engine keeps and every broker relies on.
 
-Owns the `Store` protocol, the states of a store and the shape of what recovery hands back.
-Holds no behaviour, and never learns what a record means. Called by the
-broker; implemented by `memory.MemoryStore` and by the engines of `lane.log.LaneLog`, over which the
-same contract tests run.
+Owns the `Store` protocol, the states of a store and the form of what recovery returns. Has no
+behaviour, and must never interpret a record. Called by the broker; implemented by
+`memory.MemoryStore` and by the engines of `lane.log.LaneLog`, over which the same contract tests
+run.
 """
 
 from array import array
@@ -21,38 +21,38 @@ Ref: TypeAlias = tuple[int, int]
 """A body in the log: its position and its length in bytes."""
 
 Done: TypeAlias = Callable[[BusError | None], None]
-"""Told once, on the loop thread: None when durable, otherwise why it is not."""
+"""Called once, on the loop thread: None when durable, otherwise the error."""
 
 ReadDone: TypeAlias = Callable[[list[bytes] | BusError], None]
-"""Told once, on the loop thread: the bodies in the order asked for, or why not."""
+"""Called once, on the loop thread: the bodies in the order asked for, or the error."""
 
 Notify: TypeAlias = Callable[[Callable[[], None]], None]
 """Runs a callback on the loop thread, later and in the order given (call_soon_threadsafe)."""
 
 
 class StoreState(Enum):
-    """How a store answers."""
+    """Whether a store works."""
 
     UP = "up"
-    DEGRADED = "degraded"  # it commits, but slowly, its last checkpoint failed, or room is short
-    DOWN = "down"  # appends are refused; it is probed until it answers
+    DEGRADED = "degraded"  # it commits, but slowly, its last checkpoint failed, or space is short
+    DOWN = "down"  # appends are refused; it is probed until it works
 
 
 class StoreTimings:
-    """How long a store has taken since it was opened; one observation a group commit."""
+    """The latencies of a store since it was opened; one observation per group commit."""
 
     __slots__ = ("append", "sync")
 
     def __init__(self) -> None:
         self.append = Histogram()
-        """From the append to when it is durable, waiting included: the oldest of each group."""
+        """From the append until it is durable, including the wait: the oldest of each group."""
         self.sync = Histogram()
-        """The sync to disk alone."""
+        """Only the sync to disk."""
 
 
 @dataclass(eq=False, slots=True)
 class RecoveredRecord:
-    """One record found after the checkpoint; its body was verified but is not held."""
+    """One record found after the checkpoint; its body was verified but is not kept in memory."""
 
     fragment: int
     kind: int
@@ -77,7 +77,7 @@ class NoPages:
     last = 0
 
     def read(self, number: int) -> bytes:
-        """Nothing was ever kept under a number."""
+        """Always an error: there are no pages."""
         raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
 
 
@@ -85,15 +85,16 @@ class NoPages:
 class Increment:
     """How a checkpoint differs from the ones before it.
 
-    States mention pages by their numbers. A page is given once, with the first checkpoint that
-    mentions it, and is kept for as long as later ones do."""
+    States refer to pages by number. A page is passed once, with the first checkpoint that refers to
+    it, and is kept as long as later ones do.
+    """
 
     position: int
-    """Where the log stood when the states were as they are written."""
+    """The position of the log that the states represent."""
     pages: dict[int, PageSource]
-    """The pages that no checkpoint has had, by number."""
+    """The pages that no checkpoint has written yet, by number."""
     needed: Sequence[Sequence[int]]
-    """The numbers of all pages that the states mention, those of each state together."""
+    """The numbers of all pages that the states refer to, those of each state together."""
 
 
 class Recovered:
@@ -115,11 +116,11 @@ class Recovered:
         self.states = states
         self.records = records
         self.pages: Pages = NoPages() if pages is None else pages
-        """Read before the records are read to their end."""
+        """Valid until the records were read to their end."""
 
 
 class Store(Protocol):
-    """A place of durability with its own failure.
+    """A place of durability that fails independently of others.
 
     Every method is called on one thread, the loop thread, and every callback runs there,
     never inside the call that was given it. The order of `done`s is the order of appends,
@@ -130,14 +131,14 @@ class Store(Protocol):
     state: StoreState
     on_state: Callable[[StoreState], None] | None
     shortage: str | None
-    """Why no more messages should be added now, though settlements and checkpoints are taken: the
-    disk is almost full. None when there is room."""
+    """Why no more messages should be added now, although settlements and checkpoints are accepted:
+    the disk is almost full. None when there is room."""
     timings: StoreTimings
 
     @property
     def fenced(self) -> bool:
-        """Another writer has the log, or has to open it anew: the store is down for good, and its
-        owner drops the broker. `on_state` reports it, also when the store was down before."""
+        """Another writer has the log, or it must be opened again: the store is down for good, and
+        its owner drops the broker. `on_state` reports it, also when the store was down before."""
         ...
 
     def open(self) -> Recovered:
@@ -153,7 +154,7 @@ class Store(Protocol):
         ...
 
     def read_now(self, refs: list[Ref]) -> list[bytes] | None:
-        """The bodies, or None when the disk would have to be waited for.
+        """The bodies, or None when that would have to wait for the disk.
 
         Raises StoreCorrupt when a body fails its checksum.
         """
@@ -165,7 +166,7 @@ class Store(Protocol):
 
     def retain(self, position: int, length: int) -> None:
         """Count a body as live once more: one that was recovered, or that another message shares
-        from now on. Raises StoreCorrupt when its file is gone."""
+        from now on. Raises StoreCorrupt when its file is missing."""
         ...
 
     def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
@@ -173,7 +174,7 @@ class Store(Protocol):
         ...
 
     def release(self, position: int, length: int) -> None:
-        """One holder of the body needs it no more: called after the append that settled it was
+        """One user of the body no longer needs it: called after the append that settled it was
         durable."""
         ...
 
@@ -182,12 +183,12 @@ class Store(Protocol):
         ...
 
     def let_go(self, positions: list[int]) -> None:
-        """What was held was read."""
+        """The held bodies were read."""
         ...
 
     @property
     def position(self) -> int:
-        """Where the log stands: the end of the last entry whose `done` ran."""
+        """The end of the last entry whose `done` ran."""
         ...
 
     def checkpoint(
@@ -196,24 +197,25 @@ class Store(Protocol):
         """Keep the states of all fragments as of the position of the increment; without one, as of
         `position` and without pages.
 
-        Afterwards the files that lie wholly before it and hold no live body are deleted.
+        Afterwards files that are wholly before it and have no live body are deleted.
         """
         ...
 
     @property
     def checkpoint_bytes(self) -> int:
-        """What the last checkpoint wrote."""
+        """The bytes that the last checkpoint wrote."""
         ...
 
     def compact(self, done: Done) -> bool:
-        """Give space back that live bodies keep among dead ones, in the background.
+        """Free the dead space between live bodies, in the background.
 
-        False when there is nothing worth doing now, or it is being done; otherwise `done` is called
-        when one step is over. References stay what they were."""
+        Returns False when there is nothing worth doing now, or it is already being done; otherwise
+        `done` is called when one step is over. References stay the same.
+        """
         ...
 
     def close(self) -> None:
-        """Flush what waits, end the threads, give the place back."""
+        """Flush pending appends, end the threads, release the place."""
         ...
 
     @property
@@ -223,25 +225,25 @@ class Store(Protocol):
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """What a recovery would have to read."""
+        """The bytes that a recovery would have to read."""
         ...
 
     @property
     def live_bytes(self) -> int:
-        """The bodies that are retained."""
+        """The bytes of the retained bodies."""
         ...
 
     @property
     def free_bytes(self) -> int | None:
-        """What is free on the disk; None without one."""
+        """The free bytes of the disk; None without one."""
         ...
 
     @property
     def disk_bytes(self) -> int:
-        """What the store takes of the disk."""
+        """The bytes that the store uses on the disk."""
         ...
 
     @property
     def dead_bytes(self) -> int:
-        """What the store takes of the disk beyond the bodies that are retained."""
+        """The bytes that the store uses on the disk besides the retained bodies."""
         ...

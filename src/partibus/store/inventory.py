@@ -1,8 +1,8 @@
-"""What lies in a store's directory, checked before anything is believed or changed.
+"""The files of a store's directory, checked before anything is trusted or changed.
 
-Owns the first look: names, watermark, checkpoint and segment headers must belong to one
-store and to this format. Removes only what an interrupted start, roll or checkpoint left
-half made. Reads no entry. Called by the store when it opens.
+Owns the first check: names, watermark, checkpoint and segment headers must belong to one store and
+to this format. Removes only the incomplete files of an interrupted start, roll or checkpoint. Must
+never read an entry. Called by the store when it opens.
 """
 
 import logging
@@ -41,7 +41,7 @@ class Inventory:
 
 
 def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
-    """The inventory of a log that has a segment: a new one gets its first."""
+    """The inventory of a log with at least one segment: a new one gets its first."""
     inventory = take_inventory(disk, directory)
     if not inventory.bases:
         size = segment.reservation(segment.SEGMENT_HEADER_BYTES, segment_bytes)
@@ -52,9 +52,10 @@ def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
 
 
 def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inventory:
-    """Look at every file; StoreCorrupt names the first that does not belong.
+    """Check every file; StoreCorrupt names the first that does not belong here.
 
-    With `tidies`, what was left half made is removed."""
+    With `tidies`, incomplete files are removed.
+    """
     names = disk.names(directory)
     watermark = read_watermark(disk, directory)
     checkpoint = _latest_checkpoint(disk, directory, names)
@@ -87,7 +88,7 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         inventory.bases.append(base)
         inventory.sizes.append(size)
     inventory.compacted = kept.load(disk, directory, inventory.store_id, checkpoint)
-    # Nothing is removed before all of the compacted files are sound.
+    # Nothing is removed before all of the compacted files have been verified.
     for name in kept.superfluous if tidies else ():
         disk.remove(directory / name)
     if not bases and (checkpoint or inventory.durable):
@@ -104,7 +105,7 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
 
 
 class _Kept:
-    """The compacted files of a directory, and what a crash left of those they replaced."""
+    """The compacted files of a directory, and what a crash left of the files they replaced."""
 
     __slots__ = ("found", "superfluous")
 
@@ -122,7 +123,7 @@ class _Kept:
         self.found.sort()
 
     def _place(self, directory: Path, base: int, end: int, name: str) -> None:
-        """The later ones come first: what lies within one of them was replaced by it."""
+        """The later ones come first: files within one of them were replaced by it."""
         over = [other for other in self.found if base < other[1] and other[0] < end]
         if not over:
             self.found.append((base, end, name))
@@ -148,7 +149,7 @@ class _Kept:
     def load(
         self, disk: Disk, directory: Path, store_id: bytes, checkpoint: Checkpoint | None
     ) -> list[Segment]:
-        """The files as the table knows them."""
+        """The files as the table represents them."""
         position = checkpoint.position if checkpoint else 0
         for _, end, name in self.found:
             if end > position:
@@ -178,7 +179,7 @@ def _read_header(disk: Disk, directory: Path, base: int) -> tuple[bytes, int]:
 def _store_id(
     watermark: WatermarkFound | None, checkpoint: Checkpoint | None, headers: list[bytes]
 ) -> bytes:
-    """Whose files these are: the watermark says it, or else the first sound file."""
+    """The id of the store: from the watermark, or else from the first valid file."""
     if watermark and watermark.store_id:
         return watermark.store_id
     if checkpoint:
@@ -194,7 +195,7 @@ def _half_made(
     headers: dict[int, tuple[bytes, int]],
     durable: int,
 ) -> list[Path]:
-    """What never got its name, and a last segment whose header was never synced."""
+    """Files that never got their name, and a last segment whose header was never synced."""
     found = [directory / name for name in names if name.endswith(".tmp")]
     if bases and not headers[bases[-1]][0].strip(b"\0") and durable <= bases[-1]:
         found.append(segment.segment_path(directory, bases.pop()))

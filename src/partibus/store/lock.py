@@ -1,7 +1,7 @@
 """The lock on a directory: two servers never open one store, nor one data directory.
 
-Owns the file `lock` and an advisory lock on it, which the kernel drops when the process
-ends however it ends. Called by the store when it opens and closes, and by the server.
+Owns the file `lock` and an advisory lock on it, which the kernel drops when the process ends, in
+whatever way. Called by the store when it opens and closes, and by the server.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ class DirectoryLock:
         os.pwrite(self._fd, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
-        """Let others have the directory."""
+        """Release the directory."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -1,8 +1,8 @@
 """The embedded store: a log in segment files, and the latest checkpoint.
 
 Owns the wiring of the parts that keep a lane log in a directory: recovery, the writer of segments,
-readers, checkpoints, compaction, and the copying of a store that is in use. Holds no body and knows
-no meaning. Called by the broker.
+readers, checkpoints, compaction, and the copying of a store that is in use. Must never interpret a
+record. Called by the broker.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ class SegmentStore(LaneLog):
     # --- opening and closing ------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit what waits, end the threads, let others have the directory."""
+        """Commit pending entries, end the threads, release the directory."""
         self.thaw()
         super().close()
         self._writer = None
@@ -107,7 +107,7 @@ class SegmentStore(LaneLog):
 
     def _recover(self) -> Recovered:
         self._lock = self._disk.claim(self._directory)
-        # A reserve from an earlier life is of use now: even the start needs a little room.
+        # A reserve of an earlier start is useful now: even the start needs a little space.
         with contextlib.suppress(OSError):
             self._disk.remove(self._directory / RESERVE_NAME)
         inventory = prepare_log(self._disk, self._directory, self._segment_bytes)
@@ -178,7 +178,7 @@ class SegmentStore(LaneLog):
         report(self._notify, self.name, partial(self.room_changed, shortage))
 
     def room_changed(self, shortage: str | None) -> None:
-        """There is too little room on the disk to take messages, or enough again."""
+        """The disk has too little space to accept messages, or enough again."""
         self.shortage = shortage
         self._update_state()
 
@@ -195,7 +195,7 @@ class SegmentStore(LaneLog):
         self._keeper.checkpoint(checkpoint, increment, done)
 
     def compact(self, done: Done) -> bool:
-        """Give back what is dead before the last checkpoint, as far as it is worth it."""
+        """Free what is dead before the last checkpoint, as far as it is worth it."""
         if self._commit is None or self._down:
             return False
         return self._compactor.begin(
@@ -204,12 +204,12 @@ class SegmentStore(LaneLog):
 
     @property
     def free_bytes(self) -> int | None:
-        """What was free on the disk when it was last looked at."""
+        """The free bytes of the disk when it was last checked."""
         return self._room.free_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """What the store's files take."""
+        """The bytes of the store's files."""
         writer = self._writer
         last = self._tail - self._base if writer is None else writer.reserved_bytes
         beside = self._keeper.file_bytes + WATERMARK_BYTES + self._room.reserve_bytes
@@ -218,17 +218,18 @@ class SegmentStore(LaneLog):
     # --- being copied -------------------------------------------------------------------------
 
     def pin(self) -> None:
-        """Delete no file from now on; space comes back with `unpin`."""
+        """Delete no file from now on; space is freed with `unpin`."""
         self._pins.pin()
 
     def unpin(self) -> None:
-        """Delete what would have been deleted; this may take a while, on whatever thread."""
+        """Delete what would have been deleted; this may take a while, on any thread."""
         self._pins.unpin()
 
     def freeze(self) -> Capture:
-        """Let nothing more become durable until `thaw`, and say what is: pin before.
+        """Let nothing more become durable until `thaw`, and return what is; `pin` first.
 
-        Pending commits wait, so that several stores can be captured at one moment."""
+        Pending commits wait, so that several stores can be captured at one moment.
+        """
         writer = self._writer
         if writer is None or self._down:
             raise StoreUnavailable(f"The {self.name} is down; try again when it is up.")
@@ -238,7 +239,7 @@ class SegmentStore(LaneLog):
         return Capture(self._log_id, writer.durable, self._disk.names(self._directory))
 
     def thaw(self) -> bool:
-        """Continue; False when it continued already."""
+        """Continue; False when it had already continued."""
         was_frozen, self._is_frozen = self._is_frozen, False
         if was_frozen and self._writer is not None:
             self._writer.gate.release()

@@ -26,7 +26,7 @@ from partibus.store.interface import (
 )
 from partibus.store.record import Record
 
-# Position 0 means "no body", so the first body must lie after it.
+# Position 0 means "no body", so the first body must come after it.
 FIRST_POSITION: Final = 1
 
 
@@ -47,7 +47,7 @@ class _KeptPages:
         self.last = max(pages, default=0)
 
     def read(self, number: int) -> bytes:
-        """A page that is there."""
+        """Read a page."""
         if number not in self._pages:
             raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
         return self._pages[number]
@@ -70,7 +70,7 @@ class MemoryStore:
         self._replayable = replayable
         self._bodies: dict[int, bytes] = {}
         self._more_holders: dict[int, int] = {}
-        """Bodies that several messages share, and how many do beside the first."""
+        """Bodies that several messages share, with the number of further users."""
         self._live_bytes = 0
         self._tail = FIRST_POSITION
         self._acknowledged = FIRST_POSITION
@@ -81,7 +81,7 @@ class MemoryStore:
         self._waiting: list[_Waiting] = []
 
     def open(self) -> Recovered:
-        """What a recovery would find; waiting appends are lost as in a crash."""
+        """What a recovery would find; pending appends are lost as in a crash."""
         self._waiting = []
         self._live_bytes = 0
         pages = _KeptPages(self._pages)
@@ -129,7 +129,7 @@ class MemoryStore:
             self.retain(position, length)
 
     def release(self, position: int, length: int) -> None:
-        """Give the body's memory back, unless a replay may still name it."""
+        """Free the body's memory, unless a replay may still need it."""
         if length:
             self._live_bytes -= length
             if self._replayable:
@@ -141,10 +141,10 @@ class MemoryStore:
                 del self._bodies[position]
 
     def hold(self, positions: list[int]) -> None:
-        """Nothing is ever about to be read: it is read at once."""
+        """Not needed: reads are immediate."""
 
     def let_go(self, positions: list[int]) -> None:
-        """As little."""
+        """Not needed either."""
 
     @property
     def position(self) -> int:
@@ -154,7 +154,7 @@ class MemoryStore:
     def checkpoint(
         self, states: dict[int, bytes], done: Done, increment: Increment | None = None
     ) -> None:
-        """Remember the states; records up to their position are forgotten."""
+        """Keep the states; records up to their position are forgotten."""
         if self.state is StoreState.DOWN:
             self._notify(partial(tell, done, StoreUnavailable()))
             return
@@ -167,7 +167,7 @@ class MemoryStore:
         self._notify(partial(tell, done, None))
 
     def _keep_pages(self, increment: Increment | None) -> None:
-        """Those that the states mention, as they are now."""
+        """Keep the pages that the states refer to, as they are now."""
         needed = [] if increment is None else [n for some in increment.needed for n in some]
         new = {} if increment is None else increment.pages
         before = self._pages
@@ -179,14 +179,14 @@ class MemoryStore:
         return 0
 
     def compact(self, done: Done) -> bool:
-        """There is never anything to do: a released body is gone."""
+        """Never anything to do: a released body is gone."""
         return False
 
     def close(self) -> None:
-        """Nothing to flush: what was appended is acknowledged by the turn already asked for."""
+        """Nothing to flush: appends are acknowledged by a turn that is already scheduled."""
 
     def fail(self) -> None:
-        """Go down: what waits and what comes is refused, as after a failed write."""
+        """Go down: pending and new appends are refused, as after a failed write."""
         self._change(StoreState.DOWN)
 
     def heal(self) -> None:
@@ -201,7 +201,7 @@ class MemoryStore:
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:
-        """There is no log that could be put back."""
+        """There is no log that could be replaced by an older one."""
         return None
 
     @property

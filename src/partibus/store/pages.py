@@ -1,8 +1,8 @@
 """Pages: the bulk of the states in a checkpoint, in files that several checkpoints share.
 
-Owns the page files: their layout, the place of every page that the latest checkpoint names, and the
-choice of files whose few live pages move on, so that the others can go. A page is written once
-and never changed. Does not know what a page contains. Used by the housekeeping thread, and by
+Owns the page files: their layout, the place of every page that the latest checkpoint refers to, and
+the choice of files whose few live pages are moved, so that the files can be deleted. A page is
+written once and never changed. Must never look into a page. Used by the housekeeping thread, and by
 recovery to read.
 """
 
@@ -22,23 +22,23 @@ PAGES_MAGIC: Final = b"PARTIPGS"
 PAGES_VERSION: Final = 1
 PAGES_SUFFIX: Final = ".pages"
 
-# Written and synced at a time: the log's own syncs wait for no more than this.
+# Written and synced at once: the log's own syncs wait for at most this much.
 STEP_BYTES: Final = 4 << 20
 
-# Page files take at most twice what is live in them, and this much more, ...
+# Page files take at most twice their live bytes, and this much more, ...
 SPARE_BYTES: Final = 8 << 20
-# ... and are no more than this many: then the smallest half become one.
+# ... and are at most this many: then the smaller half are merged into one.
 FILES_MAX: Final = 32
 
 _HEADER: Final = struct.Struct("<8sHHIQ16sI")
 _CHECKED: Final = struct.Struct("<8sHHIQ16s")
 
 PageSource: TypeAlias = Callable[[], list[bytes]]
-"""Gives the bytes of a page, on whatever thread, at any time later."""
+"""Returns the bytes of a page, on any thread, at any later time."""
 
 
 class Place(NamedTuple):
-    """Where a page lies."""
+    """Where a page is."""
 
     file: int
     offset: int
@@ -52,7 +52,7 @@ def pages_path(directory: Path, file: int) -> Path:
 
 
 def page_files(names: Iterable[str]) -> list[int]:
-    """The numbers of the page files among the names of a directory; other names are passed over."""
+    """The numbers of the page files among the names of a directory; other names are ignored."""
     found: list[int] = []
     for name in names:
         stem = name.removesuffix(PAGES_SUFFIX)
@@ -77,7 +77,7 @@ class PageReader:
         self.last = max(self.places, default=0)
 
     def read(self, number: int) -> bytes:
-        """A page; StoreCorrupt when it is not what was written."""
+        """A page; StoreCorrupt when it is not as it was written."""
         place = self.places.get(number)
         if place is None:
             raise StoreCorrupt.at(self.directory, None, f"a checkpoint lacks the page {number}.")
@@ -95,7 +95,7 @@ class PageReader:
         return data
 
     def close(self) -> None:
-        """Let go of the file that was read last."""
+        """Close the file that was read last."""
         if self._fd >= 0:
             self.disk.close(self._fd)
         self._file = self._fd = -1
@@ -140,7 +140,7 @@ def _check_header(path: Path, header: bytes, file: int, store_id: bytes) -> None
 
 
 class PageIndex:
-    """The pages of the latest durable checkpoint, and the files they lie in."""
+    """The pages of the latest durable checkpoint, and their files."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -150,11 +150,11 @@ class PageIndex:
         self.sizes: dict[int, int] = {}
         """Bytes of each file with a live page."""
         self._aside: list[int] = []
-        """Files of checkpoints that may have got their name, though that was not answered."""
+        """Files of checkpoints that may have got their name, without an answer."""
 
     @property
     def file_bytes(self) -> int:
-        """What all page files take."""
+        """The bytes of all page files."""
         return sum(self.sizes.values())
 
     def adopt(self, places: dict[int, Place]) -> None:
@@ -170,7 +170,7 @@ class PageIndex:
     def write(
         self, new: dict[int, PageSource], needed: Iterable[int], store_id: bytes
     ) -> "NewPageIndex":
-        """Make all needed pages durable; what comes back counts once its checkpoint is durable."""
+        """Make all needed pages durable; the result counts once its checkpoint is durable."""
         wanted = set(needed)
         kept = {number: self.places[number] for number in wanted if number not in new}
         moving = self._moving(kept)
@@ -187,7 +187,7 @@ class PageIndex:
         return NewPageIndex(kept, file)
 
     def turn_over(self, index: "NewPageIndex") -> list[Path]:
-        """The checkpoint is durable: answers the files that hold nothing any more."""
+        """The checkpoint is durable: returns the files that are no longer needed."""
         sizes = {**self.sizes, index.file.number: index.file.size}
         live = {place.file for place in index.places.values()}
         self.places = index.places
@@ -197,12 +197,12 @@ class PageIndex:
         return [pages_path(self._directory, file) for file in gone]
 
     def set_aside(self, index: "NewPageIndex") -> None:
-        """Nobody knows whether a recovery would find the checkpoint: its pages stay until a later
+        """It is unknown whether a recovery would find the checkpoint: its pages stay until a later
         one is durable."""
         self._aside.append(index.file.number)
 
     def strays(self) -> list[Path]:
-        """Page files that the latest checkpoint does not name."""
+        """Page files that the latest checkpoint does not refer to."""
         names = self._disk.names(self._directory)
         strays = [file for file in page_files(names) if file not in self.sizes]
         return [pages_path(self._directory, file) for file in strays]
@@ -210,7 +210,7 @@ class PageIndex:
     def _move(
         self, moving: set[int], kept: dict[int, Place], file: "_PageFile", store_id: bytes
     ) -> None:
-        """Take the live pages of these files along into the new one."""
+        """Copy the live pages of these files into the new one."""
         reader = PageReader(self._disk, self._directory, self.places, store_id)
         try:
             for number, place in sorted(kept.items(), key=lambda item: item[1]):
@@ -247,7 +247,7 @@ class NewPageIndex:
 
 @dataclass(eq=False)
 class _PageFile:
-    """A page file that is being written; it is made with its first page."""
+    """A page file that is being written; created with its first page."""
 
     disk: Disk
     directory: Path
@@ -274,7 +274,7 @@ class _PageFile:
         return place
 
     def finish(self) -> None:
-        """Everything that was added is durable, and so is the name."""
+        """Make everything added durable, with the file's name."""
         if self._fd >= 0:
             self._flush()
             fd, self._fd = self._fd, -1
@@ -282,7 +282,7 @@ class _PageFile:
             self.disk.sync_directory(self.directory)
 
     def discard(self) -> None:
-        """Nothing of it counts; on a full disk it would keep the room that is missing."""
+        """Discard it; on a full disk it would take up the missing space."""
         fd, self._fd = self._fd, -1
         with contextlib.suppress(OSError):
             if fd >= 0:

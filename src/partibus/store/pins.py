@@ -1,8 +1,8 @@
-"""A disk on which files stay while a copy of them is made.
+"""A disk that keeps files while a copy of them is made.
 
-Owns the removals that wait while the store is pinned; all else goes to the disk as it is. What
-waits is needed by nobody but the copier: after a crash the next start meets it again and removes
-it. Given to the parts of a store that delete files, which need not know of it.
+Owns the removals that wait while the store is pinned; everything else goes directly to the disk.
+Only the copier needs those files: after a crash the next start finds and removes them. Given to the
+parts of a store that delete files, which need not know of it.
 """
 
 import threading
@@ -32,7 +32,7 @@ class PinnedDisk:
             self._count += 1
 
     def unpin(self) -> None:
-        """One copier is done; with the last one, what waited is deleted."""
+        """One copier is done; with the last one, delayed removals are carried out."""
         with self._lock:
             assert self._count, "unpinned more often than pinned"
             self._count -= 1
@@ -43,7 +43,7 @@ class PinnedDisk:
             self._disk.remove(path)
 
     def remove(self, path: Path) -> None:
-        """Delete a file, now or later; what never got its name is in no copy."""
+        """Delete a file, now or later; files without their final name are in no copy."""
         with self._lock:
             if self._count and not path.name.endswith(".tmp"):
                 self._waiting.append(path)

@@ -1,8 +1,8 @@
 """Reading bodies: many references, few system calls, every byte verified.
 
-Owns the coalescing of neighbouring bodies into runs and the check of each body against
-the CRC-32C that lies before it. Planning needs the segment table and so happens on the
-loop thread; reading a run happens there too (from memory only) or on the reader thread.
+Owns the coalescing of neighbouring bodies into runs and the check of each body against the CRC-32C
+before it. Planning needs the segment table and so happens on the loop thread; reading a run happens
+there too (from memory only) or on the reader thread.
 """
 
 import errno
@@ -21,11 +21,11 @@ from partibus.store.segment import OpenSegments
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
-# Between two bodies of one batch lie 4 bytes, between two batches the rows and metas of the
+# Between two bodies of one batch are 4 bytes, between two batches the rows and metas of the
 # second: reading over 16 KiB costs less than a second system call.
 RUN_GAP_BYTES_MAX: Final = 16 << 10
 
-# A run larger than this would hold the loop for longer than one should (about 100 us).
+# A larger run would block the loop for too long (about 100 us).
 RUN_BYTES_MAX: Final = 1 << 20
 
 _unpack_crc: Final = struct.Struct("<I").unpack_from
@@ -39,7 +39,7 @@ class Run:
     def __init__(self, name: str, offset: int, start: int, first: int) -> None:
         self.name = name
         self.offset = offset
-        """Where in the file the log position `start` lies."""
+        """The file offset of the log position `start`."""
         self.start = start
         self.first = first
         self.end = 0
@@ -76,7 +76,7 @@ def plan_runs(table: SegmentTable, refs: list[Ref]) -> list[Run]:
 
 
 def run_within(refs: list[Ref], first: int, start: int, end: int) -> int:
-    """The index behind the references from `first` on that lie between two log positions."""
+    """The index after the references from `first` on that are between two log positions."""
     index = first
     while index < len(refs):
         position, length = refs[index]
@@ -89,8 +89,9 @@ def run_within(refs: list[Ref], first: int, start: int, end: int) -> int:
 def take_bodies(
     data: bytes, start: int, refs: list[Ref], first: int, last: int, bodies: list[bytes]
 ) -> int:
-    """Copy the bodies refs[first:last] of a run out of the log from `start` on, checking each; the
-    index of the first that fails its checksum, or -1. The data holds the whole run."""
+    """Copy the bodies refs[first:last] of a run out of the log from `start` on, checking each;
+    returns the index of the first that fails its checksum, or -1. The data contains the whole
+    run."""
     for index in range(first, last):
         position, length = refs[index]
         offset = position - start
@@ -102,7 +103,7 @@ def take_bodies(
 
 
 class BodyReader:
-    """Reads runs with a buffer and descriptors of its own; one per thread."""
+    """Reads runs with its own buffer and descriptors; one per thread."""
 
     __slots__ = ("_buffer", "_directory", "_disk", "_nowait", "segments")
 
@@ -125,7 +126,7 @@ class BodyReader:
             except OSError as error:
                 raise self._failed(run, error) from error
             if read < length:
-                return None  # the rest is on disk, or is missing: the slow way finds out
+                return None  # the rest is on disk, or is missing: the slow path finds out
             self._take(refs, run, bodies)
         return bodies
 
@@ -141,7 +142,7 @@ class BodyReader:
         return bodies
 
     def _view(self, length: int) -> memoryview:
-        """The first `length` bytes of the buffer; a huge body gets one to throw away."""
+        """The first `length` bytes of the buffer; a huge body gets a temporary one."""
         if length > len(self._buffer):
             self._buffer = bytearray(max(length, RUN_BYTES_MAX))
         return memoryview(self._buffer)[:length]
@@ -155,7 +156,7 @@ class BodyReader:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP or not self._nowait:
                 raise
-        self._nowait = 0  # this file system cannot tell; its reads are answered as they come
+        self._nowait = 0  # not supported by this file system: accept its reads as they come
         return self._disk.read_into(fd, view, offset, 0)
 
     def _read_whole(self, run: Run, length: int) -> None:
@@ -213,7 +214,7 @@ class BodyReader:
 class Readers:
     """Both ways to read the bodies of a store: at once from memory, or on a thread.
 
-    The thread has descriptors and a buffer of its own and starts with the first read.
+    The thread has its own descriptors and buffer and starts with the first read.
     """
 
     __slots__ = ("_cached", "_notify", "_patient", "_table", "_worker")
@@ -230,7 +231,7 @@ class Readers:
         return self._cached.read_now(refs, plan_runs(self._table, refs))
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies from the thread; they are retained until the callback, so files stay."""
+        """The bodies from the thread; they are retained until the callback, so their files stay."""
         try:
             runs = plan_runs(self._table, refs)
         except BusError as error:
@@ -242,8 +243,8 @@ class Readers:
             self._notify(partial(self._was_read, refs, StoreUnavailable(), done))
 
     def forget(self, names: list[str], then: Callable[[], None] | None = None) -> None:
-        """Files that are deleted or were cut are not read through old descriptors; `then` runs, on
-        whatever thread, when nothing that was asked before still reads them."""
+        """Close descriptors of files that were deleted or cut; `then` runs, on any thread, when no
+        earlier request still reads them."""
         self._cached.segments.forget(names)
         if self._worker.started and self._worker.submit(
             partial(self._forget_patiently, names, then)
@@ -258,7 +259,7 @@ class Readers:
             then()
 
     def close(self) -> None:
-        """Answer what was asked, then give all descriptors back."""
+        """Answer pending requests, then close all descriptors."""
         self._worker.close()
         self._cached.segments.close()
         self._patient.segments.close()

@@ -1,10 +1,10 @@
 """Records, and the bytes of a log entry that carries a batch of them.
 
-Owns the layout of an entry: header, one row per record, metas, bodies, each body behind
-its own CRC-32C. A large body is never copied: it is a part of the entry as it came. Reads and
-writes no file and knows no segment. The encoder runs on the
-loop thread for every batch; the header is packed by the commit thread, which alone knows
-how far the log is durable. Layout: docs/internals/store-format.md.
+Owns the layout of an entry: header, one row per record, metas, bodies, each body behind its own
+CRC-32C. A large body is never copied: it becomes a part of the entry unchanged. Must never read or
+write a file, and knows no segment. The encoder runs on the loop thread for every batch; the header
+is packed by the commit thread, which alone knows how far the log is durable. Layout:
+docs/internals/store-format.md.
 """
 
 import struct
@@ -30,17 +30,17 @@ ENTRY_HEADER_BYTES: Final = 40
 ROW_BYTES: Final = 16
 BODY_CRC_BYTES: Final = 4
 
-# A body from here on is written from where it lies; below, one copy costs less than one more
-# part of the write and the arithmetic of its checksum.
+# A body of at least this size is written from where it is; for a smaller one, a copy costs less
+# than one more part of the write and the arithmetic of its checksum.
 LARGE_BODY_BYTES: Final = 16 << 10
-# From here on its checksum goes into that of the entry by arithmetic and not by a second read;
-# the arithmetic costs 0.2 us compiled, and 15 us interpreted.
+# From this size on its checksum is combined with that of the entry by arithmetic, not by a second
+# read; the arithmetic costs 0.2 us compiled, and 15 us interpreted.
 READ_ONCE_BYTES: Final = 64 << 10
 
-# A length is a u32; half of that leaves the reader's arithmetic and buffers far from it.
+# A length is a u32; half of that keeps the reader's arithmetic and buffers well below the limit.
 ENTRY_PAYLOAD_BYTES_MAX: Final = 1 << 31
 
-# The last field, the CRC of the 36 bytes before it, is appended by itself.
+# The last field, the CRC of the 36 bytes before it, is appended separately.
 _HEADER: Final = struct.Struct("<4sHHQQIII")
 _HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
 _ROW: Final = struct.Struct("<IIIB3x")
@@ -51,7 +51,7 @@ unpack_rows: Final = _ROW.iter_unpack
 
 
 class Record:
-    """One thing a fragment wants remembered; `position` finds the body again."""
+    """One thing that a fragment wants to store; `position` is where its body is found."""
 
     __slots__ = ("body", "fragment", "kind", "meta", "position")
 
@@ -64,7 +64,7 @@ class Record:
 
 
 class Payload:
-    """An encoded batch that has no place in the log yet; its parts are written in a row."""
+    """An encoded batch without a position in the log yet; its parts are written in sequence."""
 
     __slots__ = ("body_bytes", "body_offset", "count", "crc", "length", "parts")
 
@@ -80,12 +80,12 @@ class Payload:
 
     @property
     def data(self) -> bytes:
-        """All parts as one, for readers of an entry without a file."""
+        """All parts joined, for readers of an entry without a file."""
         return b"".join(self.parts)
 
 
 class EntryHeader:
-    """A header whose own checksum was right."""
+    """A header whose checksum is valid."""
 
     __slots__ = ("count", "crc", "durable", "length", "position", "version")
 
@@ -101,7 +101,7 @@ class EntryHeader:
 
 
 def encode_payload(records: list[Record]) -> Payload:
-    """Encode a batch; `position` of a record with a body is its offset among the bodies."""
+    """Encode a batch; `position` of a record with a body is its offset within the bodies."""
     pack_row = _ROW.pack
     pack_crc = _U32.pack
     parts: list[bytes] = []
@@ -141,9 +141,9 @@ def encode_payload(records: list[Record]) -> Payload:
 
 
 def _join_small(head: bytes, bodies: list[bytes]) -> tuple[list[bytes], int]:
-    """The parts of an entry in which large bodies stand as they are, and its checksum.
+    """The parts of an entry, with large bodies uncopied, and its checksum.
 
-    In `bodies` each stands behind its own checksum, which is not computed again.
+    In `bodies` each comes after its own checksum, which is not computed again.
     """
     parts: list[bytes] = []
     small = [head]
@@ -185,7 +185,7 @@ def pack_header(seed: int, position: int, durable: int, length: int, count: int,
 
 
 def unpack_header(seed: int, data: bytes, offset: int) -> EntryHeader | None:
-    """The header at `offset` of `data`, or None when no intact one is there."""
+    """The header at `offset` of `data`, or None when there is no intact one."""
     end = offset + ENTRY_HEADER_BYTES
     if end > len(data):
         return None

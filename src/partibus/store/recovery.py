@@ -1,10 +1,10 @@
-"""Reading the log back: what was durable comes out, or an error says where it is damaged.
+"""Reading the log back: returns what was durable, or an error that says where it is damaged.
 
-Owns the judgement at the first place where no intact entry lies. When anything shows that
-the log was durable beyond that place, it is damage: StoreCorrupt with file and offset.
-When nothing does, nobody was promised it: the tail is cut. Evidence is the watermark
-file, the checkpoint, the base of the last segment (made after all before it was synced)
-and every intact entry header further on. Called once, by the store, when it opens.
+Owns the decision at the first position without an intact entry. If anything shows that the log was
+durable beyond it, it is damage: StoreCorrupt with file and offset. Otherwise nothing there was
+acknowledged: the tail is cut. Evidence is the watermark file, the checkpoint, the base of the last
+segment (made after all before it was synced) and every intact entry header further on. Called once,
+by the store, when it opens.
 """
 
 import logging
@@ -28,8 +28,8 @@ from partibus.store.record import (
 )
 from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path, write_all
 
-# Large enough that the system call is nothing beside the checksums, small enough to stay
-# in the processor's cache while entries are taken out of it.
+# Large enough that the system call is negligible beside the checksums, small enough to stay in
+# the processor's cache while entries are decoded.
 SCAN_CHUNK_BYTES: Final = 1 << 20
 
 _ZEROS: Final = bytes(SCAN_CHUNK_BYTES + ENTRY_HEADER_BYTES)
@@ -37,7 +37,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class LogScan:
-    """One pass over the segments from the checkpoint on; `end` is right when it is over."""
+    """One pass over the segments from the checkpoint on; `end` is valid when it is over."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class LogScan:
                 self._disk.close(fd)
 
     def _first_segment(self) -> int:
-        """The segment that the start lies in: the last one that begins at or before it."""
+        """The segment that contains the start: the last one that begins at or before it."""
         start = self.end
         index = sum(1 for base in self._bases if base <= start) - 1
         if index < 0:
@@ -134,7 +134,7 @@ class LogScan:
             yield header, payload
 
     def _gap(self, base: int, next_base: int) -> StoreCorrupt:
-        """Before the last segment nothing may be wrong: it was synced before the next began."""
+        """Before the last segment nothing may be damaged: it was synced before the next began."""
         path = segment_path(self._directory, base)
         offset = self.end - base
         if self._disk.length(path) <= offset:
@@ -170,10 +170,10 @@ class LogScan:
         )
 
     def _read_tail(self, fd: int, base: int, written_end: int) -> int:
-        """Look for evidence in what follows `end`; returns how far anything was written."""
+        """Look for evidence after `end`; returns how far anything was written."""
         start = self.end - base
         last = start
-        # Headers are found by their magic and may lie across two reads: overlap by one.
+        # Headers are found by their magic and may span two reads: overlap by one header.
         for offset in range(start, written_end, SCAN_CHUNK_BYTES):
             length = min(SCAN_CHUNK_BYTES + ENTRY_HEADER_BYTES, written_end - offset)
             data = self._disk.read(fd, length, offset)
@@ -195,7 +195,7 @@ class LogScan:
         return StoreCorrupt.at(
             segment_path(self._directory, base),
             offset,
-            f"no intact entry lies here, "
+            f"there is no intact entry here, "
             f"but {why}. Restore the file from a copy; nothing was changed.",
         )
 
@@ -203,9 +203,9 @@ class LogScan:
 def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_bytes: int) -> None:
     """Cut the last segment where the scan ended and make what it found durable.
 
-    After a crash an entry may be whole in memory but not on the disk; from here on it
-    counts as durable, so that it is written once more and synced. The cut leaves zeros, so
-    that nothing stale is ever found again.
+    After a crash an entry may be complete in the page cache but not on the disk; from here on it
+    counts as durable, so it is written again and synced. The cut leaves zeros, so that nothing
+    stale is ever found again.
     """
     fd = disk.open(segment_path(directory, base), writable=True)
     try:
@@ -221,12 +221,13 @@ def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_b
 
 
 def _write_again(disk: Disk, fd: int, start: int, end: int) -> None:
-    """Have the sync write what no sync is known to have written.
+    """Write again what is not known to be synced, so that the next sync writes it.
 
-    A sync that failed in the life before leaves its pages readable and marked as written: the
-    next one would succeed without them, and a loss of power would take what counts as durable."""
+    A sync that failed in the previous process leaves its pages readable and marked as written: the
+    next one would succeed without them, and a power loss would lose what counts as durable.
+    """
     if start <= SEGMENT_HEADER_BYTES:
-        start = 0  # the header too: the segment may have been begun by a sync that failed
+        start = 0  # the header too: the segment may have been begun by a failed sync
     for offset in range(start, end, SCAN_CHUNK_BYTES):
         data = disk.read(fd, min(SCAN_CHUNK_BYTES, end - offset), offset)
         write_all(disk, fd, [data], offset)
@@ -235,7 +236,7 @@ def _write_again(disk: Disk, fd: int, start: int, end: int) -> None:
 def entry_records(
     place: Path | str, base: int, header: EntryHeader, payload: bytes
 ) -> Iterator[RecoveredRecord]:
-    """The records of one entry; the place and its base are for the text of an error."""
+    """The records of one entry; the path and its base are for error texts."""
     meta_at = header.count * ROW_BYTES
     rows = payload[:meta_at]
     body_at = meta_at + sum([row[1] for row in unpack_rows(rows)])

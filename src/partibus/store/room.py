@@ -1,8 +1,8 @@
-"""Room on the disk: when there is too little left to take messages, and what is kept back.
+"""Disk space: when there is too little left to accept messages, and what is reserved.
 
 Owns the threshold below which a store is short of space, and a reserve that it takes while it is
-short: a file whose blocks are given up when a settlement or a checkpoint finds the disk full.
-Looked at by the commit thread; the checkpoint thread may give the reserve up too.
+short: a file whose blocks are freed when a settlement or a checkpoint finds the disk full. Checked
+by the commit thread; the checkpoint thread may free the reserve too.
 """
 
 import errno
@@ -18,14 +18,14 @@ RESERVE_BYTES_MAX: Final = 32 << 20
 FREE_SHARE: Final = 0.05
 FREE_BYTES_MIN: Final = 64 << 20
 
-# The file system is asked at most this often; by a store at rest every two seconds, and twice a
+# The file system is checked at most this often; by an idle store every two seconds, and twice a
 # second while it is short.
 LOOK_INTERVAL_S: Final = 0.25
 
-# It is also asked after this much was written: a fast disk fills up within the interval.
+# It is also checked after this much was written: a fast disk fills up within the interval.
 LOOK_BYTES: Final = 8 << 20
 
-# A store that was short takes messages again when there is a tenth more than the least.
+# A store that was short accepts messages again when there is a tenth more than the minimum.
 RECOVERED_FACTOR: Final = 1.1
 
 _log: Final = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class FreeMin:
-    """How much of a file system is to stay free: a share of it, and at least a number of bytes."""
+    """How much of a file system must stay free: a share of it, and at least a number of bytes."""
 
     share: float = FREE_SHARE
     least_bytes: int = FREE_BYTES_MIN
@@ -56,7 +56,7 @@ FREE_MIN: Final = FreeMin()
 
 
 class Room:
-    """What is free on the file system of one store."""
+    """The free space of one store's file system."""
 
     def __init__(self, disk: Disk, directory: Path, free_min: FreeMin) -> None:
         self._disk = disk
@@ -70,9 +70,10 @@ class Room:
         self.needed_bytes = 0
 
     def look(self, now_s: float, position: int) -> bool:
-        """Ask the file system, unless it was asked just now; whether `is_short` changed.
+        """Check the file system, unless it was just checked; returns whether `is_short` changed.
 
-        `position` is the end of the log: what was written since decides when to ask again."""
+        `position` is the end of the log: what was written since decides when to check again.
+        """
         if (
             now_s - self._looked_at_s < LOOK_INTERVAL_S
             and position - self._looked_at_position < LOOK_BYTES
@@ -88,7 +89,7 @@ class Room:
         self.needed_bytes = self._free_min.of(total_bytes)
         was_short = self.is_short
         needed = self.needed_bytes * (RECOVERED_FACTOR if was_short else 1.0)
-        # The reserve is ours: it must not be what keeps the store short.
+        # The reserve is ours: it must not itself make the store short.
         free = self.free_bytes + self.reserve_bytes
         self.is_short = free < needed
         if self.is_short and not was_short:
@@ -98,7 +99,7 @@ class Room:
         return self.is_short is not was_short
 
     def describe(self) -> str:
-        """Why no messages are taken, for clients and operators; it names no path."""
+        """Why no messages are accepted, for clients and operators; contains no path."""
         free, needed = self.free_bytes >> 20, self.needed_bytes >> 20
         return (
             f"The disk of the store is almost full: {free} MiB are free, and {needed} MiB are kept "
@@ -115,7 +116,7 @@ class Room:
         return True
 
     def _take_reserve(self) -> None:
-        """Half of what is free, before others take it."""
+        """Reserve half of the free space, before others use it."""
         size = min(RESERVE_BYTES_MAX, self.free_bytes // 2)
         try:
             fd = self._disk.open(self._directory / RESERVE_NAME, writable=True, create=True)
@@ -130,5 +131,5 @@ class Room:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an error says that the disk has no room."""
+    """Whether an error means that the disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

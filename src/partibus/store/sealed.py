@@ -2,10 +2,10 @@
 
 Owns what is sealed and what is not: the meta and the body of every record, the state of every
 fragment and the pages of checkpoints are; numbers of fragments, kinds of records and lengths are
-not. The store below sees bytes, so its checksums, its recovery, compaction and checkpoints work
-as they do without a key.
-What a store held before it was first opened with a key stays as it was; the file `sealed` says up
-to which log position and which page that is. Stands between the broker and `log.SegmentStore`.
+not. The store below sees bytes, so its checksums, its recovery, compaction and checkpoints work as
+they do without a key. What a store contained before it was first opened with a key stays as it is;
+the file `sealed` says up to which log position and which page. Wraps `log.SegmentStore` for the
+broker.
 """
 
 from array import array
@@ -37,12 +37,12 @@ SEALED_NAME: Final = "sealed"
 SEALED_KIND: Final = 0x80
 """In the kind of a record: its meta is sealed. Kinds themselves are smaller."""
 STATE_MAGIC: Final = b"\xffPBS"
-"""A state that is not sealed begins with the number of its version, which is small."""
+"""An unsealed state begins with its version number, which is small."""
 _BODY: Final = b"body"
 
 
 class Boundary(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a store held before it was first opened with a key."""
+    """What a store contained before it was first opened with a key."""
 
     plain_until: int
     """The log up to this position is not sealed."""
@@ -51,7 +51,7 @@ class Boundary(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SealedPieces:
-    """What a store recovered, opened; and where its plain part ends."""
+    """Opens what a store recovered; knows where its plain part ends."""
 
     __slots__ = ("_directory", "_sealer", "plain_pages", "plain_until")
 
@@ -61,7 +61,7 @@ class SealedPieces:
         self.begin_at(boundary)
 
     def begin_at(self, boundary: Boundary) -> None:
-        """What lies behind this is sealed."""
+        """Everything after this is sealed."""
         self.plain_until = boundary.plain_until
         self.plain_pages = boundary.plain_pages
 
@@ -93,14 +93,14 @@ class SealedPieces:
         return RecoveredRecord(record.fragment, kind, meta, record.position, length)
 
     def ref(self, ref: Ref) -> Ref:
-        """A body as it lies in the log."""
+        """A body's reference in the log."""
         position, length = ref
         if not length or position < self.plain_until:
             return ref
         return position, length + OVERHEAD_BYTES
 
     def body(self, ref: Ref, data: bytes) -> bytes:
-        """A body as it was given."""
+        """A body as it was before sealing."""
         if not ref[1] or ref[0] < self.plain_until:
             return data
         return self._open(data, _BODY)
@@ -123,7 +123,7 @@ class SealedPages:
     def __init__(self, pieces: SealedPieces, inner: Pages) -> None:
         self._pieces = pieces
         self._inner = inner
-        # No new page may have the number of a plain one, even when that is long gone.
+        # No new page may have the number of a plain one, even of one that is gone.
         self.last = max(inner.last, pieces.plain_pages)
 
     def read(self, number: int) -> bytes:
@@ -145,7 +145,7 @@ def page_purpose(number: int) -> bytes:
 
 
 def boundary_of(directory: Path) -> Boundary | None:
-    """What of a store is not sealed; None when it never was opened with a key."""
+    """The unsealed part of a store; None when it was never opened with a key."""
     path = directory / SEALED_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Boundary)
@@ -158,13 +158,13 @@ def boundary_of(directory: Path) -> Boundary | None:
 
 
 def sealed_pieces(directory: Path, sealer: Sealer) -> SealedPieces | None:
-    """What opens the pieces of a store that is only read; None when nothing in it is sealed."""
+    """Opens the pieces of a store that is only read; None when nothing in it is sealed."""
     known = boundary_of(directory)
     return None if known is None else SealedPieces(directory, sealer, known)
 
 
 class SealedStore:
-    """Keeps the contract of `Store`; what it writes can be read with its key alone."""
+    """Keeps the contract of `Store`; what it writes can be read only with its key."""
 
     def __init__(self, directory: Path, inner: SegmentStore, sealer: Sealer) -> None:
         self.inner = inner
@@ -188,14 +188,14 @@ class SealedStore:
     def _until_the_end(
         self, records: Iterator[RecoveredRecord], last_page: int
     ) -> Iterator[RecoveredRecord]:
-        """What was written without a key, and then the boundary."""
+        """The plain records, then the boundary."""
         yield from records
         boundary = Boundary(self.inner.tail, last_page)
         self._pieces.begin_at(boundary)
         write_private(self._directory / SEALED_NAME, msgspec.json.encode(boundary) + b"\n")
 
     def close(self) -> None:
-        """Give the place back."""
+        """Release the place."""
         self.inner.close()
 
     # --- what is sealed -----------------------------------------------------------------
@@ -311,11 +311,11 @@ class SealedStore:
         self.inner.hold(positions)
 
     def let_go(self, positions: list[int]) -> None:
-        """What was held was read."""
+        """The held bodies were read."""
         self.inner.let_go(positions)
 
     def compact(self, done: Done) -> bool:
-        """Give space back."""
+        """Free dead space."""
         return self.inner.compact(done)
 
     @property

@@ -1,4 +1,4 @@
-"""One file of the log: its name, its header, and how it is made and written.
+"""One file of the log: its name, its header, and how it is created and written.
 
 Owns the segment header, which lets a foreign or misplaced file be recognised, and the
 cache of descriptors for reading. Knows nothing of entries. Called by the commit thread
@@ -21,19 +21,19 @@ SEGMENT_HEADER_BYTES: Final = 64
 SEGMENT_BYTES: Final = 32 << 20
 STORE_ID_BYTES: Final = 16
 
-# A segment is reserved ahead in growing steps: a small store takes little, and a busy one is not
-# held up often. 1, 2, 4, 8, 16 MiB, then 16 MiB more each time.
+# Space for a segment is reserved in growing steps: a small store takes little, and a busy one is
+# rarely delayed. 1, 2, 4, 8, 16 MiB, then 16 MiB more each time.
 RESERVE_BYTES_MIN: Final = 1 << 20
 RESERVE_STEP_BYTES_MAX: Final = 16 << 20
 
-# IOV_MAX of Linux: what one pwritev takes.
+# IOV_MAX of Linux: the limit of one pwritev.
 WRITE_PARTS_MAX: Final = 1024
-# What is asked for again at once after a write that was cut short: a copy of all that is left
-# each time would cost the square of it.
+# What is tried again at once after a short write: copying everything that is left each time would
+# have quadratic cost.
 WRITE_AGAIN_BYTES_MAX: Final = 1 << 20
 
-# Bodies are read mostly from the few segments around head and tail of the queues; the rest
-# is opened again when needed. 64 leaves room for many stores below a soft limit of 1024.
+# Bodies are read mostly from the few segments around head and tail of the queues; others are
+# opened again when needed. 64 leaves room for many stores below a soft limit of 1024.
 OPEN_SEGMENTS_MAX: Final = 64
 
 _HEADER: Final = struct.Struct("<8sHHIQ16s")
@@ -52,7 +52,7 @@ def segment_path(directory: Path, base: int) -> Path:
 
 
 def segment_base(directory: Path, name: str) -> int:
-    """The position a segment's name stands for; StoreCorrupt when it is no such name."""
+    """The position in a segment's name; StoreCorrupt when it is not such a name."""
     stem = name.removesuffix(SEGMENT_SUFFIX)
     if len(stem) == 16 and not stem.strip("0123456789abcdef"):
         return int(stem, 16)
@@ -68,7 +68,7 @@ def encode_segment_header(store_id: bytes, base: int) -> bytes:
 
 
 def check_segment_header(path: Path, data: bytes, base: int, store_id: bytes) -> None:
-    """Raise StoreCorrupt, saying what is wrong, unless the header is this store's."""
+    """Raise StoreCorrupt with the reason, unless the header belongs to this store."""
     if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
         raise StoreCorrupt.at(path, 0, "not a Partibus segment.")
     magic, version, zero, size, own_base, own_id = _HEADER.unpack_from(data)
@@ -90,7 +90,7 @@ def check_segment_header(path: Path, data: bytes, base: int, store_id: bytes) ->
 
 
 def header_store_id(data: bytes) -> bytes | None:
-    """The store a sound header names, or None; used when nothing else names the store."""
+    """The store in a valid header, or None; used when nothing else names the store."""
     if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
         return None
     if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
@@ -100,7 +100,7 @@ def header_store_id(data: bytes) -> bytes | None:
 
 
 def write_all(disk: Disk, fd: int, parts: list[bytes], offset: int) -> None:
-    """Write every part, however many there are and however little the disk takes at once."""
+    """Write every part, however many there are and however short the writes."""
     for first in range(0, len(parts), WRITE_PARTS_MAX):
         batch = parts[first : first + WRITE_PARTS_MAX]
         wanted = sum(map(len, batch))
@@ -144,7 +144,7 @@ def make_segment(disk: Disk, directory: Path, store_id: bytes, base: int, length
 
 @dataclass(eq=False, slots=True)
 class OpenSegments:
-    """Descriptors for reading, the longest unused closed first; one owner thread each."""
+    """Descriptors for reading, the least recently used closed first; each for one thread."""
 
     disk: Disk
     directory: Path
@@ -152,17 +152,17 @@ class OpenSegments:
     _fds: dict[str, int] = field(init=False, default_factory=dict)
 
     def descriptor(self, name: str) -> int:
-        """The descriptor of a file, opened when it is not."""
+        """The descriptor of a file, which is opened if necessary."""
         fd = self._fds.pop(name, None)
         if fd is None:
             fd = self.disk.open(self.directory / name, writable=False)
             if len(self._fds) >= self.open_max:
                 self.disk.close(self._fds.pop(next(iter(self._fds))))
-        self._fds[name] = fd  # the youngest stands last
+        self._fds[name] = fd  # the most recently used is last
         return fd
 
     def forget(self, names: list[str]) -> None:
-        """Close what is open of these, so that deleted files give their space back."""
+        """Close the descriptors of these files, so that the space of deleted files is freed."""
         for name in names:
             fd = self._fds.pop(name, None)
             if fd is not None:

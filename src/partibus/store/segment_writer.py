@@ -1,8 +1,8 @@
 """Entries become durable in segment files: the engine of the store in a directory.
 
 Owns the segment that is written to, the space reserved in it, the durable position and its
-watermark, and the cut of what was refused. Looks after the room on the disk. Blocks; belongs to
-the commit thread, which groups the entries and probes after a failure. Made by the store.
+watermark, and the cut of what was refused. Watches the free disk space. Blocks; belongs to the
+commit thread, which groups the entries and probes after a failure. Made by the store.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 from partibus.store.room import Room, is_full
 from partibus.store.watermark import Watermark
 
-# When nothing was appended for this long, the watermark is synced too: the time for which a
-# loss of power could leave the last commits looking like a torn tail if they were damaged.
+# When nothing was appended for this long, the watermark is synced too: within this time, after a
+# power loss, damage to the last commits would look like a torn tail.
 IDLE_SYNC_S: Final = 0.5
 
-# How often a store at rest asks what is free: others write to its disk too. One system call.
+# How often an idle store checks the free space: others write to its disk too. One system call.
 IDLE_LOOK_S: Final = 2.0
 
 _log: Final = logging.getLogger(__name__)
@@ -64,32 +64,32 @@ class SegmentWriter:
         self._base = base
         self._fd = disk.open(segment.segment_path(directory, base), writable=True)
         self.reserved_bytes = disk.size(self._fd)
-        """The size of the file that is written to."""
+        """The size of the current file."""
         self.durable = tail
         self.gate = threading.Lock()
-        """Its holder keeps `durable` in place: no commit is confirmed meanwhile."""
+        """Holding it keeps `durable` in place: no commit is confirmed meanwhile."""
         self._rolling = False
 
     @property
     def idle_s(self) -> float:
-        """How long the thread may wait before it asks what is free and syncs the watermark."""
+        """How long the thread may wait before it checks the free space and syncs the watermark."""
         is_restless = self._watermark.unsynced or self._room.is_short
         return IDLE_SYNC_S if is_restless else IDLE_LOOK_S
 
     def fitting(self, waiting: list[PendingEntry], in_flight: int) -> int:
-        """Those of one segment; all of them, as a rule."""
+        """Those of one segment; usually all of them."""
         base = waiting[0].base
         if waiting[-1].base == base:
             return len(waiting)
         return next(i for i, entry in enumerate(waiting) if entry.base != base)
 
     def rest(self) -> None:
-        """Ask what is free, and make the watermark durable."""
+        """Check the free space, and make the watermark durable."""
         self._look()
         self._sync_watermark()
 
     def close(self) -> None:
-        """Make the watermark durable and give the file back."""
+        """Make the watermark durable and close the file."""
         self._sync_watermark()
         self._close_file()
 
@@ -103,7 +103,7 @@ class SegmentWriter:
     # --- committing -------------------------------------------------------------------------
 
     def begin(self, group: list[PendingEntry]) -> None:
-        """Write the group; on a full disk at the cost of the reserve."""
+        """Write the group; on a full disk use the reserve."""
         self._look()
         try:
             self._write(group)
@@ -126,7 +126,7 @@ class SegmentWriter:
         return True
 
     def interrupt(self) -> None:
-        """A sync is not interrupted: nothing is written beside it."""
+        """A sync is not interrupted: nothing is written concurrently."""
 
     def _write(self, group: list[PendingEntry]) -> None:
         first = group[0]
@@ -166,7 +166,7 @@ class SegmentWriter:
         assert base == self.durable, "a segment began before the one before it was durable"
         self._rolling = True
         self._disk.truncate(self._fd, base - self._base)
-        # The log has filled a segment: the next one will be wanted too.
+        # The log has filled a segment: the next one will be needed too.
         wanted = max(needed_bytes, min(segment.RESERVE_STEP_BYTES_MAX, self._segment_bytes))
         size = segment.reservation(wanted, self._segment_bytes)
         fd = segment.make_segment(self._disk, self._directory, self._store_id, base, size)
@@ -179,9 +179,9 @@ class SegmentWriter:
     # --- after a failure --------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """As far as the disk lets us now; the probe does it again, for good."""
+        """As far as the disk allows now; the probe does it again, reliably."""
         if self._rolling or self._fd < 0:
-            return  # then nothing was written, or the file that was begun is made again
+            return  # then nothing was written, or the new file is created again
         end = max(self.durable, self._base + segment.SEGMENT_HEADER_BYTES)
         with contextlib.suppress(OSError):
             self._disk.truncate(self._fd, end - self._base)
@@ -193,10 +193,10 @@ class SegmentWriter:
     def restore(self) -> tuple[int, int]:
         """Cut what was not durable and prove that a synced write works.
 
-        The cut is real, not only remembered: an entry that was refused may lie there whole,
-        and must not be found by a recovery once the log has grown up to it again. The file
-        is opened again, since after a failed sync the old descriptor may report success for
-        pages that were dropped.
+        The cut is made in the file, not only in memory: a refused entry may be there completely,
+        and must not be found by a recovery once the log has grown up to it again. The file is
+        opened again, since after a failed sync the old descriptor may report success for pages that
+        were dropped.
         """
         disk = self._disk
         self._close_file()
@@ -218,7 +218,7 @@ class SegmentWriter:
         try:
             self._watermark.sync()
         except OSError as error:
-            # The log itself is durable; the next commit finds out whether the disk is gone.
+            # The log itself is durable; the next commit shows whether the disk is gone.
             _log.warning("%s: the watermark could not be synced: %r", self._directory, error)
 
     def _close_file(self) -> None:

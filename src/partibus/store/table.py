@@ -1,8 +1,8 @@
 """Which segments there are, and how much of each is still needed.
 
-Owns the account of live bodies per segment, the answer to "which file holds this position",
-and what compaction needs to know later: which bodies were retained and released. Touches no
-file. Lives on the loop thread and is called by the store, its readers and its compactor.
+Owns the counts of live bodies per segment, the answer to "which file has this position", and what
+compaction needs to know later: which bodies were retained and released. Must never touch a file.
+Used on the loop thread by the store, its readers and its compactor.
 """
 
 from array import array
@@ -14,12 +14,13 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.segment import segment_name
 
-# The end of the segment that is still written to.
+# The end of the segment that is still being written.
 OPEN_END: Final = 1 << 64
 
 
 class Extents:
-    """Where the bodies of a compacted file lie: runs that are as long in the log as in it."""
+    """Where the bodies of a compacted file are: runs that have the same length in the log and in
+    it."""
 
     __slots__ = ("lengths", "offsets", "starts")
 
@@ -31,7 +32,7 @@ class Extents:
         self.lengths = array("Q")
 
     def add(self, start: int, offset: int, length: int) -> None:
-        """One more stretch; it joins the last one when both are neighbours."""
+        """Add a stretch; it is merged with the last one when they are adjacent."""
         if self.starts and self.starts[-1] + self.lengths[-1] == start:
             self.lengths[-1] += length
             return
@@ -40,7 +41,7 @@ class Extents:
         self.lengths.append(length)
 
     def find(self, position: int) -> int:
-        """The index of the run that holds a position; -1 when none does."""
+        """The index of the run that contains a position; -1 when there is none."""
         index = bisect_right(self.starts, position) - 1
         if index < 0 or position >= self.starts[index] + self.lengths[index]:
             return -1
@@ -50,10 +51,10 @@ class Extents:
 class Segment:
     """A stretch of the log and the file with its live bodies.
 
-    As it was written, or compacted to what was live (`extents`). How often a body is needed is
-    1 when it lies at `counted_from` or behind, plus its mentions in `retained`, less those in
-    `released`. Both hold distances from `base`. `live` counts a body once for each holder;
-    `shared_bytes` is how much of that was counted more than once when somebody last looked.
+    As it was written, or compacted to what was live (`extents`). How often a body is needed is 1
+    when it is at `counted_from` or after, plus its entries in `retained`, less those in `released`.
+    Both contain offsets from `base`. `live` counts a body once for each user; `shared_bytes` is how
+    much of that was counted more than once at the last survey.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class Segment:
         self.name = segment_name(base)
         self.file_bytes = 0 if end == OPEN_END else end - base
         self.body_bytes = self.file_bytes
-        """What counts as full; of a compacted file only the bodies, since their index stays."""
+        """What counts as full; for a compacted file only the bodies, since their index stays."""
         self.extents: Extents | None = None
         self.generation = 0
         self.is_compacting = False
@@ -97,18 +98,18 @@ class Segment:
 
     @property
     def needed_bytes(self) -> int:
-        """What is live, each body counted once, as far as is known."""
+        """The live bytes, each body counted once, as far as is known."""
         return max(0, self.live - self.shared_bytes)
 
     @property
     def is_surveyed(self) -> bool:
-        """Whether it is known well enough how much of what is live is counted more than once."""
+        """Whether it is known well enough how many live bytes are counted more than once."""
         if not self.retained or not self.live:
             return True
         return 5 * self.live > 4 * self.surveyed_live > 0
 
     def stretch(self, position: int) -> tuple[int, int]:
-        """The offset of a position in the file, and the log position up to which the file goes on
+        """The offset of a position in the file, and the log position up to which the file continues
         without a gap; (-1, 0) when compaction left it out."""
         extents = self.extents
         if extents is None:
@@ -120,7 +121,7 @@ class Segment:
         return extents.offsets[index] + position - start, start + extents.lengths[index]
 
     def forget_counts(self) -> None:
-        """Nothing in it is needed: no single body has to be known any more."""
+        """Nothing in it is needed: single bodies need not be known any more."""
         self.counted_from = self.end
         self.retained = self.retained[:0]
         self.retained_lengths = self.retained_lengths[:0]
@@ -137,16 +138,16 @@ class SegmentTable:
     _segments: list[Segment] = field(init=False, default_factory=list)
     live_bytes: int = field(init=False, default=0)
     sealed_bytes: int = field(init=False, default=0)
-    """The size of all files but the last."""
+    """The size of all files except the last."""
     held: dict[int, int] = field(init=False, default_factory=dict)
-    """Bodies that are being read, and how often; they stay, released or not."""
+    """Bodies that are being read, and how often; they are kept, released or not."""
 
     def add(self, base: int, end: int = OPEN_END) -> None:
-        """A segment after all others; its bodies are live as they come."""
+        """Add a segment after all others; its bodies are live as they are appended."""
         self.insert(Segment(base, end, base))
 
     def insert(self, segment: Segment) -> None:
-        """A segment after all others, as it is."""
+        """Add a segment after all others, unchanged."""
         assert not self._bases or self._segments[-1].end <= segment.base, "segments overlap"
         self._bases.append(segment.base)
         self._segments.append(segment)
@@ -158,8 +159,8 @@ class SegmentTable:
         """The segments of an existing log, with the lengths of their files, and those that were
         compacted.
 
-        A sealed file may be longer than its entries when a crash kept it from being cut. What is
-        live in them is not known before it is retained.
+        A sealed file may be longer than its entries if a crash prevented its cut. What is live in
+        them is unknown until it is retained.
         """
         found = {segment.base: segment for segment in compacted or []}
         limits = sorted([*bases, *found])[1:]
@@ -172,7 +173,7 @@ class SegmentTable:
             self.insert(Segment(base, end, end))
 
     def begin(self, tail: int) -> None:
-        """Recovery is over: what is appended to the last segment from `tail` on is live."""
+        """Recovery is over: everything appended to the last segment from `tail` on is live."""
         self._segments[-1].counted_from = tail
 
     def seal(self, end: int) -> None:
@@ -185,7 +186,7 @@ class SegmentTable:
             segment.forget_counts()
 
     def reopen(self, base: int, tail: int) -> None:
-        """The segment `base` is the last again: what came after `tail` was never durable."""
+        """The segment `base` is the last again: everything after `tail` was never durable."""
         keep = bisect_right(self._bases, base)
         assert self._bases[keep - 1] == base
         assert not any(s.live for s in self._segments[keep:]), "what was never durable is live"
@@ -197,7 +198,7 @@ class SegmentTable:
         self.sealed_bytes = sum(s.file_bytes for s in self._segments)
 
     def segment_at(self, position: int) -> Segment:
-        """The segment that holds a position."""
+        """The segment that contains a position."""
         index = bisect_right(self._bases, position) - 1
         if index < 0 or position >= self._segments[index].end:
             raise self.missing(position)
@@ -245,7 +246,7 @@ class SegmentTable:
         self.live_bytes += live
 
     def release(self, position: int, length: int) -> None:
-        """One body less is needed."""
+        """One body fewer is needed."""
         index = bisect_right(self._bases, position) - 1
         assert index >= 0, "a body was released that no segment holds"
         segment = self._segments[index]
@@ -259,7 +260,7 @@ class SegmentTable:
             segment.forget_counts()
 
     def hold(self, position: int) -> None:
-        """A body is being read: until `let_go` its file stays, released or not."""
+        """A body is being read: its file is kept until `let_go`, released or not."""
         self.held[position] = self.held.get(position, 0) + 1
 
     def let_go(self, position: int) -> None:
@@ -269,27 +270,27 @@ class SegmentTable:
             self.held[position] = count
 
     def holds_nothing(self, base: int) -> bool:
-        """The segment exists and has no live body."""
+        """Whether the segment exists and has no live body."""
         index = bisect_left(self._bases, base)
         if index >= len(self._bases) or self._bases[index] != base:
             return False
         return self._is_needless(self._segments[index])
 
     def empty_before(self, position: int) -> list[int]:
-        """The segments that lie wholly before a position and hold no body that is needed."""
-        # The last one is never given up.
+        """The segments that are wholly before a position and have no needed body."""
+        # The last one is always kept.
         return [s.base for s in self.before(position) if self._is_needless(s)]
 
     def before(self, position: int) -> list[Segment]:
-        """The sealed segments that lie wholly before a position, which is durable.
+        """The sealed segments that are wholly before a durable position.
 
-        One that ends right there may be the last file of the log: the next segment is in the table
-        as soon as an entry is bound for it, but its file may fail to be made. An entry behind its
-        beginning is durable only when the file is there."""
+        A segment that ends exactly there may be the last file of the log: the next segment is in
+        the table as soon as an entry is assigned to it, but creating its file may fail. A position
+        behind the start of the next segment is durable only if that file exists."""
         return [segment for segment in self._segments[:-1] if segment.end < position]
 
     def remove(self, base: int) -> Segment:
-        """The segment was given up."""
+        """The segment was deleted."""
         index = bisect_left(self._bases, base)
         segment = self._segments[index]
         assert segment.base == base
@@ -308,7 +309,7 @@ class SegmentTable:
         self.sealed_bytes += new.file_bytes - sum(segment.file_bytes for segment in old)
 
     def missing(self, position: int) -> StoreCorrupt:
-        """A body whose file is not there, or no longer has it."""
+        """The error for a body whose file does not exist, or no longer contains it."""
         index = bisect_right(self._bases, position) - 1
         near, base = segment_name(0), 0
         if index >= 0:

@@ -1,9 +1,9 @@
 """How far the log is known to be durable, kept beside it.
 
-Owns the file `durable`: two slots, written in turn after every commit, before anyone is
-told of it. It is what tells a torn tail, which nobody was promised, from damage to data
-that was. Writing it costs no system call: the file is mapped, so that it outlives the
-process, and the commit thread syncs it when idle, so that it outlives the machine.
+Owns the file `durable`: two slots, written in turn after every commit, before it is reported. It
+distinguishes a torn tail, which was never acknowledged, from damage to data that was. Writing it
+costs no system call: the file is mapped, so that it outlives the process, and the commit thread
+syncs it when idle, so that it outlives the machine.
 """
 
 import struct
@@ -19,7 +19,7 @@ WATERMARK_MAGIC: Final = b"PARTIDUR"
 WATERMARK_VERSION: Final = 1
 WATERMARK_BYTES: Final = 4096
 
-# A sector apart: a torn sector takes one slot with it, not both.
+# A sector apart: a torn sector destroys one slot, not both.
 _SLOT_OFFSETS: Final = (0, 512)
 _SLOT: Final = struct.Struct("<8sHHIQ16s")
 _CRC: Final = struct.Struct("<I")
@@ -41,14 +41,14 @@ def _decode_slot(data: bytes, offset: int) -> tuple[int, bytes] | None:
 
 
 def encode_watermark(store_id: bytes, position: int) -> bytes:
-    """The whole file, both slots alike."""
+    """The whole file, with both slots equal."""
     slot = _encode_slot(store_id, position)
     page = slot.ljust(_SLOT_OFFSETS[1], b"\0") + slot
     return page.ljust(WATERMARK_BYTES, b"\0")
 
 
 class WatermarkFound:
-    """What the file said: `sound` only when both slots were; then a tail may be cut."""
+    """The content of the file: `sound` only when both slots were valid; then a tail may be cut."""
 
     __slots__ = ("position", "sound", "store_id")
 
@@ -77,7 +77,7 @@ def read_watermark(disk: Disk, directory: Path) -> WatermarkFound | None:
 
 
 class Watermark:
-    """The file, open for writing; written again at every start from what recovery proved."""
+    """The file, open for writing; rewritten at every start from what recovery proved."""
 
     __slots__ = ("_disk", "_fd", "_map", "_store_id", "_turn", "position", "unsynced")
 
@@ -114,6 +114,6 @@ class Watermark:
             self._disk.sync(self._fd)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._map.close()
         self._disk.close(self._fd)

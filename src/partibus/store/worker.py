@@ -1,8 +1,8 @@
 """A thread for what may take long: blocking reads, checkpoints, deleting files.
 
-Owns the thread and its queue; it starts with the first job, since most stores need none.
-Jobs run one after the other and tell their outcome by the loop themselves. Called by the
-store on the loop thread.
+Owns the thread and its queue; it starts with the first job, since most stores need none. Jobs run
+one after the other and report their outcome on the loop themselves. Called by the store on the loop
+thread.
 """
 
 import logging
@@ -15,7 +15,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs jobs in their order on one thread of its own."""
+    """Runs jobs in order on one separate thread."""
 
     __slots__ = ("_closed", "_jobs", "_name", "_thread")
 
@@ -31,7 +31,7 @@ class Worker:
         return self._thread is not None
 
     def submit(self, job: Callable[[], None]) -> bool:
-        """Run the job after those before it; False when closed, and it will not be run."""
+        """Run the job after those before it; returns False when closed and it will not run."""
         if self._closed:
             return False
         self._jobs.put(job)
@@ -41,7 +41,7 @@ class Worker:
         return True
 
     def close(self) -> None:
-        """Run what was submitted, then end the thread."""
+        """Run the submitted jobs, then end the thread."""
         self._closed = True
         if self._thread is not None:
             self._jobs.put(None)

@@ -1,7 +1,7 @@
 """A whole bus in memory, without sockets, threads or real time.
 
-Owns a gateway on memory stores and clients that speak AMQP to it through our own engine,
-byte for byte, all turned by hand: a test advances the clock and nothing ever sleeps.
+Owns a gateway on memory stores and clients that speak AMQP to it through our own engine, byte for
+byte, all driven by hand: a test advances the clock and nothing ever sleeps.
 """
 
 from collections.abc import Sequence
@@ -78,11 +78,11 @@ class BusBench:
         self.catalog.subscribe(self._changed)
 
     def queue(self, path: str, spec: QueueSpec | None = None) -> list[LocalFragment]:
-        """Create a queue and bring its fragments up."""
+        """Create a queue and start its fragments."""
         return self._serve(self.catalog.create(path, spec or QueueSpec()))
 
     def topic(self, path: str, spec: TopicSpec | None = None) -> list[LocalFragment]:
-        """Create a topic and bring its fragments up."""
+        """Create a topic and start its fragments."""
         return self._serve(self.catalog.create(path, spec or TopicSpec()))
 
     def subscription(
@@ -144,7 +144,7 @@ class BusBench:
 
 
 class ClientBench:
-    """A client of the bench; keeps the peer's `Wire` and our engine in one object."""
+    """A client of the bench; the peer's `Wire` and our engine in one object."""
 
     def __init__(
         self, bus: BusBench, plain: bool, key: str, policy: str, idle_timeout_ms: int
@@ -193,7 +193,7 @@ class ClientBench:
     # --- turning -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Exchange bytes until nothing moves any more."""
+        """Exchange bytes until nothing is left to do."""
         now_ms = self.bus.clock.monotonic_ms()
         while True:
             data = self.engine.data_to_send()
@@ -207,7 +207,7 @@ class ClientBench:
                 self.events += self.engine.receive_data(part, now_ms)
 
     def take(self, kind: type[Event]) -> list[Event]:
-        """Events of one kind that have come, in order; they are forgotten."""
+        """Events of one kind so far, in order; they are then forgotten."""
         taken = [event for event in self.events if type(event) is kind]
         self.events = [event for event in self.events if type(event) is not kind]
         return taken
@@ -236,7 +236,7 @@ class ClientBench:
         return link
 
     def send(self, link: Link, payloads: Sequence[bytes], *, settled: bool = False) -> None:
-        """Send messages and let everything happen that follows."""
+        """Send messages and run everything that follows."""
         for payload in payloads:
             link.send(payload, b"t", settled, 0, None)
         self.run()

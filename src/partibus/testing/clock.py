@@ -1,12 +1,12 @@
-"""A clock that stands still until a test moves it.
+"""A clock that stands still until a test advances it.
 
-Owns test time. Machines, brokers and gateways take it wherever they take the system clock,
-so that no test sleeps to see a lock lapse.
+Owns test time. Machines, brokers and gateways accept it in place of the system clock, so that no
+test sleeps to see a lock lapse.
 """
 
 
 class ManualClock:
-    """Time in the hands of a test."""
+    """Time controlled by a test."""
 
     __slots__ = ("_now_ms", "_stepped_ms", "_unseen_ms")
 
@@ -16,7 +16,7 @@ class ManualClock:
         self._unseen_ms = 0
 
     def now_ms(self) -> int:
-        """The present moment."""
+        """The current time."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
@@ -30,11 +30,11 @@ class ManualClock:
         return self._now_ms
 
     def step_wall_ms(self, delta_ms: int) -> None:
-        """Set the wall clock, which shows when it is followed."""
+        """Set the wall clock, which takes effect when it is followed."""
         self._unseen_ms += delta_ms
 
     def follow(self) -> int:
-        """Take the step over; answers by how much."""
+        """Apply the step; returns by how much."""
         delta_ms, self._unseen_ms = self._unseen_ms, 0
         self._now_ms += delta_ms
         self._stepped_ms += delta_ms

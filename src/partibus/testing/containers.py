@@ -1,8 +1,9 @@
 """The server for tests in a container, for Testcontainers.
 
-Owns the image's name, its ports, its environment and what to wait for; all else is Testcontainers'
-own class. The container runs `partibus serve` with `--testing`, so that it makes a namespace for
-each test. Needs `pip install testcontainers`, which nothing else of the kit does.
+Owns the image's name, its ports, its environment and what to wait for; everything else is
+Testcontainers' own class. The container runs `partibus serve` with `--testing`, so that it can
+create a namespace for each test. Needs `pip install testcontainers`, which nothing else of the kit
+does.
 """
 
 from typing import Final
@@ -17,10 +18,10 @@ AMQP_PORT: Final = 5672
 READY: Final = "PARTIBUS READY"
 KEY_NAME: Final = "RootManageSharedAccessKey"
 KEY: Final = "SAS_KEY_VALUE"
-"""Published, as that of the vendor's emulator is: the container is for tests alone."""
+"""Published, like that of the vendor's emulator: the container is only for tests."""
 CONFIG_PATH: Final = "/etc/partibus/entities.toml"
-# The same as flags would say, whatever the entry point of the image is. Emulator mode listens on
-# every interface, with the published key.
+# The same settings as flags would give, whatever the entry point of the image is. Emulator mode
+# listens on every interface, with the published key.
 ENVIRONMENT: Final = {"PARTIBUS_EMULATOR": "true", "PARTIBUS_TESTING": "true"}
 
 
@@ -40,7 +41,7 @@ class PartibusContainer(DockerContainer):  # type: ignore[misc]  # not installed
 
     @property
     def connection_string(self) -> str:
-        """Of the server's own namespace, as it is reached from here."""
+        """Of the server's own namespace, as reached from here."""
         host, port = self.get_container_host_ip(), self.get_exposed_port(AMQP_PORT)
         return (
             f"Endpoint=sb://{host}:{port};SharedAccessKeyName={KEY_NAME};SharedAccessKey={KEY};"
@@ -48,5 +49,5 @@ class PartibusContainer(DockerContainer):  # type: ignore[misc]  # not installed
         )
 
     def server(self) -> TestingServer:
-        """The handle that makes a namespace for each test."""
+        """The handle that creates a namespace for each test."""
         return TestingServer(self.connection_string)

@@ -39,7 +39,7 @@ from partibus.testing.scheduler import ManualScheduler
 
 
 class Ports:
-    """Remembers every answer."""
+    """Records every answer."""
 
     def __init__(self) -> None:
         self.confirmations: list[int] = []
@@ -87,7 +87,7 @@ class Ports:
 
 
 class Delivered:
-    """One delivery as it was at the moment it came."""
+    """One delivery as it was when it arrived."""
 
     __slots__ = (
         "body",
@@ -110,7 +110,7 @@ class Delivered:
 
 
 class Inbox:
-    """A receiver that remembers what it was given."""
+    """A receiver that records its deliveries."""
 
     def __init__(self) -> None:
         self.messages: list[Delivered] = []
@@ -135,13 +135,13 @@ class Inbox:
         self.resumed_count += 1
 
     def take(self) -> list[Delivered]:
-        """Everything since the last time."""
+        """Everything since the last call."""
         taken, self.messages = self.messages, []
         return taken
 
 
 class SessionInbox(Inbox):
-    """A receiver of one session that remembers what became of it."""
+    """A receiver of one session that records what happens to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class SessionInbox(Inbox):
         self.locked_until_ms = 0
         self.lock = 0
         self.errors: list[BusError] = []
-        """Why no session is held, or why it is held no more."""
+        """Why no session is held, or why it was lost."""
 
     @property
     def is_holding(self) -> bool:
@@ -207,24 +207,24 @@ class FragmentBench:
         self.start()
 
     def run(self) -> None:
-        """Let everything happen that is due."""
+        """Run everything that is due."""
         self.scheduler.run()
 
     def step_clock_ms(self, delta_ms: int) -> None:
-        """Set the clock, as somebody sets that of a machine, and let it be noticed."""
+        """Set the clock of the machine, and let the step be noticed."""
         self.clock.step_wall_ms(delta_ms)
         self.broker.clock_stepped(self.clock.follow())
         self.run()
 
     def submit(self, command: Command) -> None:
-        """Hand in a command and let everything happen that follows."""
+        """Submit a command and run everything that follows."""
         self.broker.submit(self.machine, command)
         self.run()
 
     def send(
         self, *bodies: bytes, ttl_ms: int = -1, scheduled_ms: int = 0, session_id: str | None = None
     ) -> list[int]:
-        """Send messages, each its own request; answers the request numbers."""
+        """Send messages, each its own request; returns the request numbers."""
         first = self._request + 1
         self._request += len(bodies)
         requests = list(range(first, self._request + 1))
@@ -241,13 +241,13 @@ class FragmentBench:
         return inbox, Consumer(1, inbox, subqueue, deletes)
 
     def demand(self, consumer: Consumer, more: int, drain: bool = False) -> None:
-        """Let a receiver have this many more."""
+        """Allow a receiver this many more messages."""
         self.submit(Demand(consumer, consumer.sent + more, drain))
 
     def receive(
         self, count: int, subqueue: SubQueueType = SubQueueType.MAIN, deletes: bool = False
     ) -> list[Delivered]:
-        """Receive what is there right now, up to `count`, and leave."""
+        """Receive what is there now, up to `count`, and leave."""
         inbox, consumer = self.receiver(subqueue, deletes)
         self.demand(consumer, count, drain=True)
         self.submit(Detach(consumer))
@@ -260,14 +260,14 @@ class FragmentBench:
         subqueue: SubQueueType = SubQueueType.MAIN,
         overlay: Overlay | None = None,
     ) -> tuple[list[int], BusError | None]:
-        """Settle; answers the lost tokens and the error."""
+        """Settle; returns the lost tokens and the error."""
         command = Settle(self.ports, None, subqueue, list(tokens), outcome, overlay)
         self.submit(command)
         _, lost, error = self.ports.settlements.pop()
         return lost, error
 
     def renew(self, tokens: Sequence[int], subqueue: SubQueueType = SubQueueType.MAIN) -> list[int]:
-        """Renew locks; answers the new times, 0 for a lost lock."""
+        """Renew locks; returns the new times, 0 for a lost lock."""
         self.submit(Renew(self.ports, subqueue, list(tokens)))
         return self.ports.renewals.pop()
 
@@ -297,7 +297,7 @@ class FragmentBench:
         byte_count_max: int = 1 << 18,
         session_id: str | None = None,
     ) -> list[Delivered]:
-        """Look at messages."""
+        """Peek at messages."""
         self.submit(Peek(self.ports, subqueue, from_sequence, count, byte_count_max, session_id))
         answer = self.ports.lookups.pop()
         assert not isinstance(answer, BusError)
@@ -333,7 +333,7 @@ class FragmentBench:
         return inbox, consumer
 
     def renew_session(self, inbox: SessionInbox) -> int:
-        """Renew the lock of a session; answers the new time, 0 for a lost one."""
+        """Renew the lock of a session; returns the new time, 0 for a lost one."""
         self.submit(RenewSession(self.ports, inbox.session_id or "", inbox.lock))
         (until_ms,) = self.ports.renewals.pop()
         return until_ms
@@ -356,6 +356,6 @@ class FragmentBench:
     def list_sessions(
         self, updated_after_ms: int | None = None, skip: int = 0, count: int = 100
     ) -> tuple[list[str], int]:
-        """The ids of sessions, and how many before them were passed over."""
+        """The ids of sessions, and how many before them were skipped."""
         self.submit(ListSessions(self.ports, updated_after_ms, skip, count))
         return self.ports.listings.pop()

@@ -1,6 +1,6 @@
 """Changes of the namespace in a process without workers, for tests.
 
-Owns a `LiveNamespace` that stands on the catalog alone: its change feed reaches everybody.
+Owns a `LiveNamespace` that uses only the catalog, whose change feed reaches all parts.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from partibus.domain.errors import EntityNotFound
 
 
 class LocalNamespace:
-    """A namespace that one process serves: the catalog's change feed reaches everybody."""
+    """A namespace served by one process: the catalog's change feed reaches all parts."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -27,19 +27,19 @@ class LocalNamespace:
         return self._catalog.update(path, spec)
 
     async def delete(self, path: str) -> EntityRecord:
-        """An entity and its messages are gone."""
+        """Delete an entity and its messages."""
         return self._catalog.delete(path)
 
     async def put_policy(self, path: str, policy: AccessPolicy) -> None:
-        """A policy holds from now on."""
+        """Create or change a policy."""
         self._catalog.put_policy(path, policy)
 
     async def delete_policy(self, path: str, name: str) -> None:
-        """A policy holds no more."""
+        """Delete a policy."""
         self._catalog.delete_policy(path, name)
 
     async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
-        """A new key in the place of one of a policy's (SAS-7)."""
+        """Replace one of a policy's keys (SAS-7)."""
         known = self._catalog.policy(path, name)
         if known is None:
             raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
@@ -48,5 +48,5 @@ class LocalNamespace:
         return policy
 
     async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
-        """Keep for how long entities have been idle (IDL-1)."""
+        """Store how long entities have been idle (IDL-1)."""
         self._catalog.put_idle_times(idle_ms)

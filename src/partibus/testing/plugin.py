@@ -1,8 +1,8 @@
 """Fixtures for pytest: a server for the session, a namespace for each test.
 
-Owns the fixtures and settings that pytest knows of when partibus is installed; the guide to testing
-shows them at work. It is loaded in every run of pytest, so it imports nothing of partibus before
-a fixture is used, and has no hook that runs for tests that use none.
+Owns the fixtures and settings that pytest has when partibus is installed; see the guide to testing.
+It is loaded in every run of pytest, so it must never import anything of partibus before a fixture
+is used, and has no hook that runs for tests that use none.
 """
 
 import os
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from partibus.testing import FakeClock, Faults, Namespace, TestingServer
 
 CONNECTION_VARIABLE: Final = "PARTIBUS_TEST_CONNECTION_STRING"
-"""Names a server that runs already, such as one in a container; it must be one with --testing."""
+"""The connection string of a running server, such as one in a container; it must run with
+--testing."""
 CA_VARIABLE: Final = "PARTIBUS_TEST_CA_FILE"
 
 
@@ -31,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def bus(pytestconfig: pytest.Config) -> Iterator["TestingServer"]:
-    """A server for this process of the test run, in memory, ready in some ten milliseconds."""
+    """A server for this test process, in memory, ready in some ten milliseconds."""
     from partibus.testing import Server, TestingServer
 
     running = os.environ.get(CONNECTION_VARIABLE)
@@ -48,7 +49,7 @@ def bus(pytestconfig: pytest.Config) -> Iterator["TestingServer"]:
 
 @pytest.fixture
 def namespace(bus: "TestingServer", request: pytest.FixtureRequest) -> Iterator["Namespace"]:
-    """A namespace that only this test sees, with a clock and faults of its own."""
+    """A namespace that only this test sees, with its own clock and faults."""
     with ExitStack() as stack:
         if request.config.getini("partibus_quick_sdk"):
             request.getfixturevalue("quick_sdk")
@@ -57,13 +58,13 @@ def namespace(bus: "TestingServer", request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture
 def connection_string(namespace: "Namespace") -> str:
-    """What the program under test connects with."""
+    """The connection string for the program under test."""
     return namespace.connection_string
 
 
 @pytest.fixture(scope="session")
 def ca_file(bus: "TestingServer") -> str | None:
-    """The certificate that administration clients must trust: they always speak TLS."""
+    """The certificate that administration clients must trust: they always use TLS."""
     return bus.ca_file
 
 
@@ -75,7 +76,7 @@ def clock(namespace: "Namespace") -> "FakeClock":
 
 @pytest.fixture
 def faults(namespace: "Namespace") -> Iterator["Faults"]:
-    """Breaks the test's namespace on purpose; all is whole again after the test."""
+    """Injects faults into the test's namespace; they end with the test."""
     yield namespace.faults
     namespace.faults.clear()
 

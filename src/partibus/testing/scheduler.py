@@ -1,7 +1,7 @@
-"""A scheduler turned by hand: callbacks and timers run when a test says so.
+"""A scheduler driven by hand: callbacks and timers run when a test says so.
 
-Owns the order of callbacks in tests of brokers and gateways, deterministically: first in,
-first out, timers by their time. Moves a `ManualClock` along with its timers.
+Owns the order of callbacks in tests of brokers and gateways, deterministically: first in, first
+out, timers by their time. Advances a `ManualClock` along with its timers.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from partibus.testing.clock import ManualClock
 
 @dataclass(eq=False, slots=True)
 class ManualTimer:
-    """A timer that can be called off."""
+    """A timer that can be cancelled."""
 
     callback: Callable[[], None]
     is_cancelled: bool = field(init=False, default=False)
@@ -38,24 +38,24 @@ class ManualScheduler:
         self._soon.append(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
-        """Run when time has come so far."""
+        """Run when the time has come."""
         timer = ManualTimer(callback)
         self._count += 1
         heappush(self._timers, (self.clock.monotonic_ms() + delay_ms, self._count, timer))
         return timer
 
     def crash(self) -> None:
-        """Forget everything that was to happen, as the end of a process does."""
+        """Forget all callbacks, as at the end of a process."""
         self._soon.clear()
         self._timers.clear()
 
     def run(self) -> None:
-        """Run everything that is due now, and what that brings about."""
+        """Run everything that is due now, and what follows from it."""
         while self._soon:
             self._soon.popleft()()
 
     def advance_ms(self, delta_ms: int) -> None:
-        """Let time pass, running timers at their own moments."""
+        """Let time pass, running timers at their due times."""
         self.run()
         end_ms = self.clock.monotonic_ms() + delta_ms
         while self._timers and self._timers[0][0] <= end_ms:

@@ -1,8 +1,8 @@
-"""Hypothesis strategies: names, ids, properties and messages that the bus takes.
+"""Hypothesis strategies: names, ids, properties and messages that the bus accepts.
 
-Owns what is generated, within the limits that every tier of the service has, so that a refusal is
-a finding and not a slip of the generator. Hypothesis is imported here and nowhere else in the
-kit; `messages` alone needs the SDK. Public, and stable: see docs/guides/testing.md.
+Owns what is generated, within the limits of every tier of the service, so that a refusal is a
+finding and not an error of the generator. Hypothesis is imported only here in the kit; only
+`messages` needs the SDK. Public, and stable: see docs/guides/testing.md.
 """
 
 import datetime
@@ -32,7 +32,7 @@ _RESERVED: Final = "subscriptions"
 
 
 def _text(length_max: int, length_min: int = 0) -> st.SearchStrategy[str]:
-    """Any text that UTF-8 can write."""
+    """Any text that can be encoded in UTF-8."""
     letters = st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"))
     return st.text(letters, min_size=length_min, max_size=length_max)
 
@@ -68,8 +68,9 @@ def session_ids() -> st.SearchStrategy[str]:
 def property_values() -> st.SearchStrategy[Any]:
     """Values of application properties that every SDK can write.
 
-    The Python SDK writes bytes as text, which not all bytes are, and no whole numbers beyond 32
-    bits; so there are none."""
+    The Python SDK writes bytes as text, which not all bytes are, and no integers beyond 32 bits; so
+    there are none.
+    """
     return st.one_of(
         _text(TEXT_LENGTH_MAX),
         st.booleans(),
@@ -90,8 +91,8 @@ def bodies() -> st.SearchStrategy[str | bytes]:
 
 
 def lives() -> st.SearchStrategy[datetime.timedelta]:
-    """Times to live that do not end while a test runs, in whole milliseconds: an hour to 40 days,
-    since the Python SDK writes none of 50."""
+    """Times to live that do not end during a test, in whole milliseconds: an hour to 40 days, since
+    the Python SDK cannot write 50."""
     hour_ms = 3_600_000
     return st.integers(hour_ms, 40 * 24 * hour_ms).map(
         lambda ms: datetime.timedelta(milliseconds=ms)
@@ -118,7 +119,7 @@ def message_fields(*, in_sessions: bool = False) -> st.SearchStrategy[dict[str, 
 
 
 def messages(*, in_sessions: bool = False) -> "st.SearchStrategy[ServiceBusMessage]":
-    """Messages of the Python SDK, ready to be sent."""
+    """Messages of the Python SDK, ready to send."""
     from azure.servicebus import ServiceBusMessage
 
     return message_fields(in_sessions=in_sessions).map(lambda given: ServiceBusMessage(**given))

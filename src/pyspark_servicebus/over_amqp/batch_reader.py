@@ -1,6 +1,6 @@
 """What batch reads over AMQP have in common.
 
-Owns what travels to the executors: the columns, and never the options, so that no secret does.
+Owns what is sent to the executors: the columns, but never the options, so that no secret is sent.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class AmqpReader(DataSourceReader):
         self._columns = options.columns
 
     def __getstate__(self) -> dict[str, Any]:
-        # The executors get no options, and so no secret.
+        # The executors get no options, and so no secrets.
         return {**self.__dict__, "_options": None}
 
     @property
     def options(self) -> SourceOptions:
-        """The options; on the driver alone."""
+        """The options; only on the driver."""
         assert self._options is not None
         return self._options
 

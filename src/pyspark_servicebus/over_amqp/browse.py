@@ -1,9 +1,9 @@
-"""Looking at messages without touching them, over the management node.
+"""Peeking at messages over the management node.
 
-Owns the walk by sequence number: a range of them, a set of them, or all there are. A peek gives a
-page of up to 250 messages from a number on, in the order of numbers, and goes on over the
-fragments of a partitioned entity. From the very first number on, a bus may show the oldest of all
-fragments first instead, which is why that one is asked for with care.
+Owns the walk by sequence number: a range of them, a set of them, or all. A peek returns a page of
+up to 250 messages from a number on, in the order of numbers, and continues over the fragments of a
+partitioned entity. From the very first number on, a bus may instead return the oldest of all
+fragments first, so that number is handled separately.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -16,10 +16,10 @@ from pyspark_servicebus.over_amqp.wire import Wire
 PAGE_MESSAGES: Final = 250
 """What a bus returns for one peek."""
 ORDERED_FROM: Final = 2
-"""From here on a peek goes by numbers; below it, it may begin with the oldest of all fragments."""
+"""From here on a peek goes by numbers; below, it may begin with the oldest of all fragments."""
 END: Final = 1 << 63
 GAP_MAX: Final = 16
-"""Numbers between two wanted ones that are rather read than asked around."""
+"""A gap between two wanted numbers that is cheaper to read than to skip."""
 
 Page = list[tuple[int, bytes]]
 """Messages with their sequence numbers."""
@@ -35,7 +35,7 @@ def page(wire: Wire, path: str, first: int, count: int = PAGE_MESSAGES) -> Page:
 
 
 def numbered(messages: Sequence[bytes]) -> Page:
-    """Messages with the sequence number that each bears."""
+    """Messages with their sequence numbers."""
     columns = MessageColumns(frozenset(("sequence_number",)))
     for message in messages:
         columns.add(message)
@@ -64,9 +64,10 @@ def walk_range(wire: Wire, path: str, first: int, last: int) -> Iterator[Page]:
 
 
 def walk_first(wire: Wire, path: str) -> Page:
-    """The messages before `ORDERED_FROM`, if they are there.
+    """The messages before `ORDERED_FROM`, if there are any.
 
-    They are the first of their fragment, so that the walk is over once another of it comes."""
+    They are the first of their fragment, so the walk ends at the next one of it.
+    """
     found: Page = []
     for shown in walk_all(wire, path):
         found += [item for item in shown if item[0] < ORDERED_FROM]
@@ -76,9 +77,10 @@ def walk_first(wire: Wire, path: str) -> Page:
 
 
 def walk_all(wire: Wire, path: str) -> Generator[Page, None, None]:
-    """Every message once, whatever the order in which the bus shows them.
+    """Every message once, whatever the order in which the bus returns them.
 
-    Over a connection of its own: a bus may keep our place in the walk by connection."""
+    Over a separate connection: a bus may keep the position of the walk per connection.
+    """
     own = Wire(wire.access)
     seen: set[int] = set()
     at, passed = 0, 0
@@ -92,9 +94,9 @@ def walk_all(wire: Wire, path: str) -> Generator[Page, None, None]:
             if new:
                 yield new
             if own.life != life and at:
-                at = 0  # the place was lost with the connection
+                at = 0  # the position was lost with the connection
                 continue
-            # A bus that runs in circles is left.
+            # Stop if the bus goes in circles.
             if not found or passed > len(seen) + PAGE_MESSAGES:
                 return
             at = found[-1][0] + 1
@@ -103,7 +105,7 @@ def walk_all(wire: Wire, path: str) -> Generator[Page, None, None]:
 
 
 def walk_set(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
-    """The messages of these numbers that are there, in order."""
+    """The existing messages with these numbers, in order."""
     for first, last, wanted in runs(numbers):
         for found in walk_range(wire, path, first, last):
             chosen = [item for item in found if item[0] in wanted]
@@ -112,11 +114,11 @@ def walk_set(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
 
 
 def runs(numbers: Sequence[int]) -> list[tuple[int, int, frozenset[int]]]:
-    """Numbers put together where they are near each other, as ranges without their ends."""
+    """Numbers merged into ranges where they are close together; ends are excluded."""
     out: list[tuple[int, int, frozenset[int]]] = []
     run: list[int] = []
     for number in sorted(set(numbers)):
-        # A range never leaves its fragment: what lies behind its end is not looked at.
+        # A range never leaves its fragment: nothing after its end is read.
         if run and number - run[-1] > GAP_MAX:
             out.append((run[0], run[-1] + 1, frozenset(run)))
             run = []

@@ -1,8 +1,8 @@
-"""Deferred messages by their numbers, where a peek does not show them.
+"""Deferred messages by their numbers, where a peek does not return them.
 
-Owns the look at messages that every bus allows by their numbers alone: they are received under a
-lock and deferred again at once. A peek is cheaper and locks nothing, but on a partitioned entity a
-bus may show what another fragment has instead (SEED-13); this is for what was missing then.
+Owns the reading of messages that every bus allows by number: they are received with a lock and
+deferred again at once. A peek is cheaper and locks nothing, but on a partitioned entity a bus may
+return messages of another fragment instead (SEED-13); this is for what was missing then.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from pyspark_servicebus.over_amqp.wire import Wire
 
 
 def look_by_number(wire: Wire, path: str, numbers: Sequence[int]) -> Page:
-    """The deferred messages of these numbers; those that are not deferred or are locked are not
-    among them."""
+    """The deferred messages with these numbers, without those that are not deferred or are
+    locked."""
     found: Page = []
     for at in range(0, len(numbers), REQUEST_MESSAGES):
         found += _look(wire, path, numbers[at : at + REQUEST_MESSAGES])
@@ -33,7 +33,7 @@ def _look(wire: Wire, path: str, numbers: Sequence[int]) -> Page:
 
     found = wire.ask(receive)
     if not found and len(numbers) > 1:
-        # The bus gives all of a request or none (DEF-3).
+        # The bus returns all of a request or none (DEF-3).
         half = len(numbers) // 2
         return _look(wire, path, numbers[:half]) + _look(wire, path, numbers[half:])
     return [(message.sequence_number, message.encoded) for message in found]

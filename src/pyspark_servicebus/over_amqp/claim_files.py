@@ -1,8 +1,8 @@
-"""The notes of a query about what it has deferred, in a directory that outlives it.
+"""The records of a query about what it has deferred, in a directory that outlives it.
 
-Owns the files of `claimLocation`: before messages are deferred their numbers and locks are noted
-(`*.intent`), a batch that is complete is a file of its own (`*.claim`), and `run` names the run
-that may write here. A file is there wholly or not at all. It never reads or writes messages.
+Owns the files of `claimLocation`: before messages are deferred their numbers and locks are recorded
+(`*.intent`), a complete batch is a separate file (`*.claim`), and `run` names the run that may
+write here. A file is complete or does not exist. It must never read or write messages.
 """
 
 import json
@@ -24,7 +24,7 @@ _NEW: Final = ".new"
 
 
 class ClaimFiles:
-    """One directory: a path of this machine, or an address that Arrow knows (s3://, hdfs://)."""
+    """One directory: a local path, or an address that Arrow supports (s3://, hdfs://)."""
 
     def __init__(self, location: str) -> None:
         if "://" in location:
@@ -41,7 +41,7 @@ class ClaimFiles:
         self._write(name, {"v": VERSION, "messages": rows})
 
     def noted(self, name: str) -> list[Holding] | None:
-        """The messages of a file; None when it is not there."""
+        """The messages in a file; None when it does not exist."""
         reported = self._read(name)
         if reported is None:
             return None
@@ -64,7 +64,7 @@ class ClaimFiles:
         return sorted(name for name in names if name.endswith(kinds))
 
     def forget(self, name: str) -> None:
-        """Remove a file that may be there."""
+        """Remove a file, if it exists."""
         if self._is_there(name):
             self._files.delete_file(self._path(name))
 
@@ -117,7 +117,7 @@ class ClaimFiles:
 
 
 def _write_here(path: Path, data: bytes) -> None:
-    """Arrow does not say when a file is on the disk."""
+    """Arrow does not report when a file is on the disk."""
     new = path.with_name(path.name + _NEW)
     with new.open("wb") as file:
         file.write(data)

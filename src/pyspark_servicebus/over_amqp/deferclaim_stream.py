@@ -1,9 +1,9 @@
-"""A stream that consumes from any Service Bus: it sets messages aside by deferring them.
+"""A stream that consumes from any Service Bus, by deferring messages.
 
-Owns the mode `deferclaim`. For each batch messages are received with locks, noted in a directory
-and deferred; an offset names the note. Tasks look at them as often as they must. They are deleted
-when Spark asks for the batch after, which it does only once this one is in its commit log. What an
-earlier run deferred and no offset names becomes part of the next batch, so nothing stays aside.
+Owns the mode `deferclaim`. For each batch messages are received with locks, recorded in a directory
+and deferred; an offset names the record. Tasks read them as often as necessary. They are deleted
+when Spark asks for the next batch, which it does only once this one is in its commit log. What an
+earlier run deferred and no offset names becomes part of the next batch, so nothing is left behind.
 """
 
 import logging
@@ -30,7 +30,7 @@ from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.stream_reader import StreamReader
 
 CHUNK_MESSAGES: Final = 500
-"""Messages that are locked at a time, so that none waits long for its deferral."""
+"""Messages that are locked at a time, so that none waits long to be deferred."""
 FIRST_CHUNK: Final = 50
 _log: Final = logging.getLogger(__name__)
 
@@ -44,17 +44,17 @@ class DeferClaimStream(StreamReader):
         self._run = uuid.uuid4().hex
         self._settled = ""
         self._next: tuple[Offset, Offset] | None = None
-        """The batch that was offered last, with where it starts."""
+        """The last planned batch, with its start."""
         self._held: tuple[str, list[Holding]] = ("", [])
         self._is_clean = False
         self._until_ms: int | None = None
-        """Where a run that takes what is available now ends."""
+        """Where an availableNow run ends."""
         self._is_over = False
 
     # --- what it works with ---------------------------------------------------------------
 
     def _open(self) -> tuple[Place, Wire, ClaimFiles, Deferral]:
-        """The way to the bus and to the notes; this run shuts out any earlier one."""
+        """The connection to the bus and the records; this run fences off any earlier one."""
         if self._opened is None:
             options = self.options
             access = Access(options.credentials, options.entity, options.patience_s)
@@ -66,7 +66,7 @@ class DeferClaimStream(StreamReader):
         return self._opened
 
     def _files(self) -> ClaimFiles:
-        """The notes, as long as no later run has begun."""
+        """The records, as long as no later run has begun."""
         files = self._open()[2]
         if not files.is_mine(self._run):
             raise BulkError(
@@ -79,16 +79,16 @@ class DeferClaimStream(StreamReader):
     # --- Spark's questions ----------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Nothing was claimed yet."""
+        """Nothing is claimed yet."""
         self._open()
         return SourceOffset(batch=0, claim="", count=0).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what is there now, and not what comes while it is worked on."""
+        """Take what is there now, but not what arrives later."""
         self._until_ms = int(time.time() * 1000) + CLOCK_MS
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Delete what is done, and set messages aside for the next batch."""
+        """Delete what is done, and defer messages for the next batch."""
         done = SourceOffset.from_json(start)
         if self._next is not None and self._next[0] == start:
             return self._next[1]
@@ -147,7 +147,7 @@ class DeferClaimStream(StreamReader):
     # --- batches --------------------------------------------------------------------------
 
     def _settle(self, name: str) -> None:
-        """Delete the messages of a batch that is in the commit log; a second time does no harm."""
+        """Delete the messages of a batch that is in the commit log; repeating this is harmless."""
         if not name or name == self._settled:
             return
         files = self._files()
@@ -166,7 +166,7 @@ class DeferClaimStream(StreamReader):
         self._settled, self._held = name, ("", [])
 
     def _adopt(self, claim: str) -> list[Holding]:
-        """What earlier runs have set aside, or meant to, and no offset names."""
+        """What earlier runs have deferred, or intended to, and no offset names."""
         if self._is_clean:
             return []
         files, deferral = self._files(), self._open()[3]
@@ -178,7 +178,7 @@ class DeferClaimStream(StreamReader):
         return held
 
     def _claim(self, claim: str, messages: int, byte_count: int, taken: int) -> list[Holding]:
-        """Receive, note and defer, a chunk at a time, within the limits."""
+        """Receive, record and defer, a chunk at a time, within the limits."""
         place, wire, _, deferral = self._open()
         held: list[Holding] = []
         mean = byte_count // FIRST_CHUNK or 1
@@ -204,6 +204,6 @@ class DeferClaimStream(StreamReader):
                 patience.bear(error)
 
     def _is_past(self, received: Sequence[Received]) -> bool:
-        """Whether all of these came after the run began to take what was there."""
+        """Whether all of these arrived after the availableNow run began."""
         until_ms = self._until_ms
         return until_ms is not None and all(one.enqueued_ms > until_ms for one in received)

@@ -1,8 +1,9 @@
-"""Messages set aside for a query by deferral, and done away with when its batch is done.
+"""Messages deferred for a query, and deleted when its batch is done.
 
-Owns the steps over AMQP of `mode=deferclaim`: receive with locks, note, defer with a property that
-names the claim, and delete by number. Each may be repeated after a crash or a broken connection:
-the notes say which messages were meant, the property which of them were deferred by us.
+Owns the steps over AMQP of `mode=deferclaim`: receive with locks, record, defer with a property
+that names the claim, and delete by number. Each may be repeated after a crash or a broken
+connection: the records say which messages were intended, the property which of them were deferred
+by us.
 """
 
 import itertools
@@ -32,7 +33,7 @@ class Deferral:
     # --- holding --------------------------------------------------------------------------
 
     def defer(self, received: Sequence[Received], claim: str) -> list[Holding]:
-        """Defer messages that were just received and noted; returns those that are held."""
+        """Defer messages that were just received and recorded; returns those that are held."""
         properties: dict[str, object] = {CLAIM_PROPERTY: f"{self._owner}/{claim}"}
         outcome = modified(False, True, properties)
 
@@ -44,14 +45,15 @@ class Deferral:
         try:
             self._wire.call(settle)
         except BulkError:
-            # Some are deferred, and which is not known; the locks serve on any connection.
+            # Some are deferred, but which is unknown; the locks are valid on any connection.
             return self.secure(held, claim)
         return held
 
     def secure(self, meant: Sequence[Holding], claim: str) -> list[Holding]:
-        """Of messages that were to be deferred, those that are; the others as far as they can be.
+        """The messages that are deferred, after deferring the others as far as possible.
 
-        For what an earlier run has noted, or a broken connection left open."""
+        For what an earlier run has recorded, or a broken connection left undecided.
+        """
         ours = self._ours(meant)
         missing = [one for one in meant if one.number not in ours and one.token]
         if missing:
@@ -73,22 +75,22 @@ class Deferral:
         except BulkError as error:
             if error.condition != conditions.MICROSOFT_MESSAGE_LOCK_LOST:
                 raise
-            # Those whose locks have ended are back in the queue; each must be tried by itself.
+            # Those whose locks have ended are back in the queue; each must be tried separately.
             for one in some if len(some) > 1 else ():
                 self._defer_by_token([one], claim)
 
     def _ours(self, meant: Iterable[Holding]) -> set[int]:
-        """Which of these are deferred, by this owner."""
+        """Which of these are deferred by this owner."""
         missing = {one.number for one in meant}
         ours: set[int] = set()
         for page in walk_set(self._wire, self._path, sorted(missing)):
             missing.difference_update(number for number, _ in page)
             ours |= self._claimed(page, DEFERRED)
-        # Not shown is not the same as not there.
+        # A message that is not returned may still exist.
         return ours | self._claimed(look_by_number(self._wire, self._path, sorted(missing)), None)
 
     def _claimed(self, page: Page, wanted: str | None) -> set[int]:
-        """Those with our claim and in a certain state; under a lock a message shows no state."""
+        """Those with our claim and in a certain state; a locked message shows no state."""
         columns = MessageColumns(frozenset(("state", "application_properties")))
         for _, message in page:
             columns.add(message)
@@ -104,12 +106,12 @@ class Deferral:
     # --- the end --------------------------------------------------------------------------
 
     def delete(self, held: Sequence[Holding]) -> list[int]:
-        """Delete deferred messages for good; those that are gone are done. Gives what stayed."""
+        """Delete deferred messages; missing ones count as deleted. Returns what is left."""
         stayed: list[int] = []
         for some in portions(held):
             if self._delete([one.number for one in some]):
                 continue
-            # The bus deletes all of a request or none: some were deleted by an earlier try.
+            # The bus deletes all of a request or none: some were deleted by an earlier attempt.
             there = self._ours(some)
             stayed += [n for n in sorted(there) if not self._delete_one(n)]
         return stayed
@@ -121,7 +123,7 @@ class Deferral:
         return self._wire.ask(delete)
 
     def _delete_one(self, number: int) -> bool:
-        """One that is locked by somebody is waited for."""
+        """A locked one is waited for."""
         patience = Patience(self._wire.access.patience_s)
         while not self._delete([number]):
             if not self._ours([Holding(number, 0)]):
@@ -132,7 +134,7 @@ class Deferral:
 
 
 def _property(columns: MessageColumns, first: int, last: int) -> str:
-    """Whose claim a message is, as its properties tell."""
+    """The claim that a message belongs to, from its properties."""
     for place in range(first, last):
         if columns.property_names[place] == CLAIM_PROPERTY:
             return columns.property_texts[place] or ""

@@ -1,4 +1,4 @@
-"""What the driver holds: where messages are, which they are, and how they become tasks.
+"""What the driver holds: places, messages, and their division into tasks.
 
 Owns the small records that pass between receiving, notes, deferral and tasks.
 """
@@ -22,19 +22,19 @@ class Place:
     """Where the messages of a read are."""
 
     entity: str
-    """As rows name it."""
+    """The path as shown in rows."""
     sub_queue: str
     access: Access
 
     @property
     def path(self) -> str:
-        """The path that links name."""
+        """The path used by links."""
         return self.entity + (DEAD_LETTERS if self.sub_queue == "deadletter" else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A message that the driver holds: deferred or under a lock."""
+    """A message that the driver holds: deferred or locked."""
 
     number: int
     byte_count: int
@@ -42,7 +42,7 @@ class Holding:
 
 
 def portioned(held: Sequence[Holding], tasks_min: int) -> Iterator[Sequence[Holding]]:
-    """Held messages put together into tasks, in the order of their numbers."""
+    """Held messages grouped into tasks, in the order of their numbers."""
     ordered = sorted(held, key=lambda one: one.number)
     byte_count = sum(one.byte_count for one in ordered)
     wanted = max(tasks_min, -(-byte_count // TASK_BYTES), -(-len(ordered) // TASK_MESSAGES), 1)

@@ -1,8 +1,8 @@
-"""Keeping locks alive while a batch is worked on.
+"""Renewing locks while a batch is processed.
 
-Owns one thread of the driver that renews the locks of the batch under way, three times in their
-duration, over a connection of its own. A lock that was settled or lost is left out from then on.
-It settles nothing: what nobody settles comes back when the renewals end.
+Owns one thread of the driver that renews the locks of the current batch, three times in their
+duration, over its own connection. A lock that was settled or lost is left out from then on. It must
+never settle: unsettled messages come back when the renewals end.
 """
 
 import logging
@@ -34,7 +34,7 @@ class LockKeeper:
         self._period_s = PERIOD_S_MIN
 
     def keep(self, held: Sequence[Holding], lock_ms: int) -> None:
-        """From now on renew these, and no others."""
+        """From now on renew exactly these."""
         with self._lock:
             self._held = list(held)
             self._period_s = max(PERIOD_S_MIN, lock_ms / 3000)
@@ -44,7 +44,7 @@ class LockKeeper:
             self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._stopped = True
         self._changed.set()
 
@@ -73,7 +73,7 @@ class LockKeeper:
 
 
 def lost_locks(wire: Wire, path: str, some: Sequence[Holding]) -> list[Holding]:
-    """Renew locks of one request; returns those that have ended, found by halves."""
+    """Renew locks in one request; returns those that have ended, found by bisection."""
 
     async def renew(wire: Wire) -> None:
         node = await wire.management(path)

@@ -1,10 +1,10 @@
-"""Messages under a lock, with the token in a column, for those who settle them by themselves.
+"""Locked messages, with the token in a column, for queries that settle them themselves.
 
 Owns the mode `peeklock`, of batches and of streams. The driver receives and passes messages and
-tokens on to the tasks, so that a task that is tried again sees the same ones.
-Nothing is settled here: `settlement.settle` does it, and what it does not settle comes back. In a
-stream the driver renews the locks of the batch under way; a batch that is replayed after a crash
-has other messages, so this is at least once and no more.
+tokens on to the tasks, so that a retried task sees the same ones. Nothing is settled here:
+`settlement.settle` does it, and what it does not settle comes back. In a stream the driver renews
+the locks of the current batch; a batch that is replayed after a crash has other messages, so this
+is only at least once.
 """
 
 import time
@@ -43,7 +43,7 @@ class LockedMessages:
         self.wire = Wire(access)
 
     def take(self) -> list[Received]:
-        """What is there, within the limits of a batch; a bus that is away is waited for."""
+        """The available messages, within the limits of a batch; waits for an unreachable bus."""
         messages = self._options.messages_per_trigger or MESSAGES_MAX
         byte_count = self._options.bytes_per_trigger
         patience = Patience(self._options.patience_s)
@@ -63,7 +63,7 @@ class LockedMessages:
         return taken
 
     def give_back(self, taken: Sequence[Received]) -> None:
-        """As if they had never been received."""
+        """Release them as if they had never been received."""
 
         async def release(wire: Wire) -> None:
             receiver = await wire.receiver(self.place.path)
@@ -72,7 +72,7 @@ class LockedMessages:
         self.wire.call(release)
 
     def tasks(self, taken: Sequence[Received]) -> list[InputPartition]:
-        """The tasks that show them."""
+        """The tasks for them."""
         payloads = {one.holding.number: one.delivery.payload for one in taken}
         held = [one.holding for one in taken]
         return [
@@ -86,7 +86,7 @@ class LockedMessages:
 
 
 class PeekLockReader(AmqpReader):
-    """`spark.read` with locks: every plan of the read locks messages of its own."""
+    """`spark.read` with locks: every plan of the read locks its own messages."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Receive now."""
@@ -109,20 +109,20 @@ class PeekLockStream(StreamReader):
         self._taken: list[Received] = []
         """The messages of the batch with that number."""
         self._until_ms: int | None = None
-        """Where a run that takes what is available now ends."""
+        """Where an availableNow run ends."""
         self._seen: set[int] = set()
-        """What such a run has received: one that was given back is not a reason to go on."""
+        """What such a run has received: a returned message is no reason to continue."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Nothing was received yet."""
+        """Nothing is received yet."""
         return SourceOffset(batch=0).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """It ends when a trigger finds nothing new."""
+        """The run ends when a trigger finds nothing new."""
         self._until_ms = int(time.time() * 1000) + CLOCK_MS
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Receive for the next batch; the locks of the one before are renewed no more."""
+        """Receive for the next batch; the locks of the previous one are no longer renewed."""
         number = (SourceOffset.from_json(start).batch or 0) + 1
         if self._number != number:
             self._receive(number)
@@ -141,7 +141,7 @@ class PeekLockStream(StreamReader):
             self._keeper.keep([one.holding for one in self._taken], lock_ms)
 
     def _take(self, locked: LockedMessages) -> list[Received]:
-        """Messages for a batch; a run that takes what is available now ends without new ones."""
+        """Messages for a batch; an availableNow run ends without new ones."""
         until_ms = self._until_ms
         passed: list[Received] = []
         while taken := locked.take():
@@ -152,7 +152,7 @@ class PeekLockStream(StreamReader):
             self._seen |= new
             if new:
                 break
-            # They came back, and stand before others that have not been here yet.
+            # They came back, and are ahead of others that were not read yet.
             passed += taken
             if not old:
                 taken = []
@@ -162,7 +162,7 @@ class PeekLockStream(StreamReader):
         return taken
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks of a batch; of one that an earlier run began, with what is there now."""
+        """The tasks of a batch; of one that an earlier run began, with the present messages."""
         if start == end:
             return []
         number = SourceOffset.from_json(end).batch or 0

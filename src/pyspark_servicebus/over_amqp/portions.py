@@ -1,7 +1,7 @@
-"""Requests about many messages: how many go into one.
+"""Requests for many messages: how many fit into one.
 
-Owns the bounds of one request to the management node: a number of messages, and of their bytes in
-the answer, and all of one fragment, since a bus need not take those of several at once.
+Owns the limits of one request to the management node: a number of messages and of bytes in the
+answer, all of one fragment, since a bus need not accept those of several at once.
 """
 
 from collections.abc import Iterator, Sequence

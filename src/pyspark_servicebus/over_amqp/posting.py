@@ -1,9 +1,9 @@
-"""The messages of one task on their way to any Service Bus, over AMQP.
+"""Sending the messages of one task to any Service Bus, over AMQP.
 
 Owns what differs from the bulk path: rows travel in the vendor's batches, those of one session or
 key together, a few batches unconfirmed at a time. A batch that is refused for a row is sent again
-row by row to find it. Where every row must meet its earlier copy (deliver=dedup), rows without
-a key go alone: a partitioned entity finds the copy by the id of a message, not of a batch.
+row by row to find it. Where duplicates of rows must be detected (deliver=dedup), rows without a key
+are sent one by one: a partitioned entity finds the fragment by the id of a message, not of a batch.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SINGLES_WINDOW: Final = 200
 BATCH_MESSAGES_MAX: Final = 4500
 """The cloud's own limit."""
 ENVELOPE_BYTES: Final = 1024
-"""Room for the properties of a batch: a session or a key of up to 128 characters."""
+"""Space for the properties of a batch: a session or a key of up to 128 characters."""
 SECTION_BYTES: Final = 8
 NO_LIMIT: Final = 1 << 40
 
@@ -46,7 +46,7 @@ def describe(access: Access, path: str) -> Entity:
 
 @dataclass(eq=False, slots=True)
 class Parcel:
-    """Letters that travel in one transfer."""
+    """Letters that are sent in one transfer."""
 
     key: Key
     letters: list[Letter] = field(init=False, default_factory=list)
@@ -78,7 +78,7 @@ class AmqpTarget(Target):
         return self._entity
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Send all of them; returns those to be tried again after a pause."""
+        """Send all of them; returns those to retry after a pause."""
         parcels = self._parcels(entity, letters)
         again: list[Letter] = []
         error: BulkError | None = None
@@ -104,7 +104,7 @@ class AmqpTarget(Target):
         return []
 
     def _offer(self, parcels: Sequence[Parcel]) -> tuple[Outcomes, BulkError | None]:
-        """What became of each parcel; those without an outcome met the error."""
+        """The outcome of each parcel; those without one got the error."""
         outcomes: Outcomes = {}
         window = WINDOW if any(len(parcel.letters) > 1 for parcel in parcels) else SINGLES_WINDOW
 
@@ -121,7 +121,7 @@ class AmqpTarget(Target):
         return outcomes, None
 
     def _parcels(self, entity: Entity, letters: list[Letter]) -> list[Parcel]:
-        """Letters put together by key, the order within each kept."""
+        """Letters grouped by key, keeping the order within each."""
         bytes_max = min(self.batch_bytes, entity.message_bytes_max) - ENVELOPE_BYTES
         columns = MessageColumns(frozenset(("session_id", "partition_key")))
         for letter in letters:

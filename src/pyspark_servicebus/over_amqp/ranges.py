@@ -1,8 +1,8 @@
-"""How a snapshot is cut into ranges of sequence numbers, with a few questions.
+"""How a snapshot is divided into ranges of sequence numbers, with a few requests.
 
-Owns what can be known cheaply of an entity that reports nothing about itself: which fragments hold
-messages (the top 16 bits of a number name the fragment), and where their numbers end. Each
-answer is compared with what was asked; a bus that answers otherwise is read in one walk.
+Owns what can be found out cheaply about an entity that reports nothing about itself: which
+fragments have messages (the top 16 bits of a number are the fragment), and where their numbers end.
+Each answer is compared with the request; a bus that answers differently is read in one walk.
 """
 
 from typing import Final
@@ -18,13 +18,14 @@ LOOK_PAGES: Final = 20
 _FRAGMENT: Final = 1 << SEQUENCE_BITS
 
 Range = tuple[int, int]
-"""Sequence numbers from the first on, without the second."""
+"""Sequence numbers from the first up to, but not including, the second."""
 
 
 def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
-    """The ranges of a snapshot, at least this many if possible; None when only a walk can tell.
+    """The ranges of a snapshot, at least this many if possible; None when only a walk is possible.
 
-    Empty when there is nothing. A single range is of no use: a walk is what every bus documents."""
+    Empty when there are no messages. A single range is useless: every bus documents the walk.
+    """
     if parts_min == 1:
         return None if page(wire, path, 0, 1) else []
     shown, is_known = _oldest(wire, path)
@@ -46,8 +47,9 @@ def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
 def _oldest(wire: Wire, path: str) -> tuple[set[int], bool]:
     """Numbers of the oldest messages, and whether no other can be lower than all of them.
 
-    The very first message of the first fragment may be behind those of all the others, and it is
-    the one that cannot be asked for by its number."""
+    The very first message of the first fragment may be returned after those of all others, and it
+    cannot be requested by its number.
+    """
     shown: set[int] = set()
     pages = walk_all(wire, path)
     try:
@@ -62,7 +64,7 @@ def _oldest(wire: Wire, path: str) -> tuple[set[int], bool]:
 
 
 def _firsts(wire: Wire, path: str) -> dict[int, int] | None:
-    """The first number of every fragment behind the first one that holds messages."""
+    """The first number of every fragment after the first one with messages."""
     firsts: dict[int, int] = {}
     at = _FRAGMENT
     while (number := _next(wire, path, at)) is not None:
@@ -74,7 +76,7 @@ def _firsts(wire: Wire, path: str) -> dict[int, int] | None:
 
 
 def end(wire: Wire, path: str, first: int) -> int:
-    """The number behind the last message of the fragment that `first` lies in."""
+    """The number after the last message of the fragment of `first`."""
     limit = ((first >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS
     low, step = first + 1, 1
     while low + step < limit and (found := _next(wire, path, low + step)) is not None:

@@ -1,7 +1,7 @@
 """Which reader a read over AMQP gets, and the snapshot among them.
 
-Owns the choice by mode, and `mode=peek`: a look at what is there, cut into ranges of sequence
-numbers where a few questions can tell them. Called by the data source.
+Owns the choice by mode, and `mode=peek`: a snapshot, divided into ranges of sequence numbers where
+a few requests can find them. Called by the data source.
 """
 
 from collections.abc import Sequence

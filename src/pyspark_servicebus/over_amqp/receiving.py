@@ -1,8 +1,7 @@
-"""Messages under a lock, received on the driver.
+"""Locked messages, received on the driver.
 
-Owns the taking of what is there: a number of messages and no more, without leaving credit behind
-that would lock others later. What becomes of them then, deferral or a wait for somebody to settle
-them, is the caller's.
+Owns the receiving of available messages, up to a number, without leaving credit behind that would
+lock others later. The caller decides what happens to them: deferral, or waiting for a settlement.
 """
 
 import asyncio
@@ -18,15 +17,15 @@ from pyspark_servicebus.over_amqp.holding import Holding
 from pyspark_servicebus.over_amqp.wire import Wire
 
 FIRST_SECONDS_MAX: Final = 1.0
-"""How long a bus far away may take to bring its first message."""
+"""How long a distant bus may take to deliver its first message."""
 CLOCK_MS: Final = 10_000
-"""By how much the clock of the bus may be behind ours."""
+"""How far the clock of the bus may be behind ours."""
 SESSIONS_TEXT: Final = "requires sessions"
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A locked message: what is noted of it, and its delivery."""
+    """A locked message: what is recorded of it, and its delivery."""
 
     holding: Holding
     delivery: ReceivedMessage
@@ -35,9 +34,10 @@ class Received:
 
 
 def receive(wire: Wire, path: str, count: int) -> list[Received]:
-    """Up to `count` messages that wait now, locked; none when there is nothing.
+    """Up to `count` waiting messages, locked; empty when there are none.
 
-    Not tried again: messages that were on their way when a connection broke stay locked."""
+    Not retried: messages in flight when a connection broke stay locked.
+    """
 
     async def take(wire: Wire) -> list[ReceivedMessage]:
         receiver = await wire.receiver(path)
@@ -53,7 +53,7 @@ def receive(wire: Wire, path: str, count: int) -> list[Received]:
 
 
 async def _first(receiver: Receiver, count: int) -> list[ReceivedMessage]:
-    """What comes a little later; a bus far away may say too early that there is nothing."""
+    """What arrives a little later; a distant bus may report too early that there is nothing."""
     try:
         async with asyncio.timeout(FIRST_SECONDS_MAX):
             first = await receiver.receive(count)

@@ -1,9 +1,9 @@
 """What one task reads over AMQP, and the reading of it in an executor.
 
-Owns the partitions that travel: ranges of sequence numbers, all there is, a set of numbers that
-the driver has deferred, or messages that it has locked. They carry an `Access` with a token, never
-the key. Reading is looking: it may be done again, and gives the same messages as long as they
-are there.
+Owns the partitions that are sent to executors: ranges of sequence numbers, everything, a set of
+numbers that the driver has deferred, or messages that it has locked. They contain an `Access` with
+a token, never the key. Reading is peeking: it can be repeated, and returns the same messages as
+long as they exist.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pyspark_servicebus.source.decode import Decoder
 
 
 class RangePartition(InputPartition):
-    """Ranges of numbers; none of them is everything."""
+    """Ranges of numbers; no ranges mean everything."""
 
     def __init__(self, place: Place, ranges: Sequence[Range] | None) -> None:
         super().__init__(None)
@@ -48,7 +48,7 @@ class SetPartition(InputPartition):
 
 
 class LockedPartition(InputPartition):
-    """Messages under locks, as they came: nobody else could show them again for certain."""
+    """Locked messages as received: they could not be read again with certainty."""
 
     def __init__(self, entity: str, messages: Sequence[bytes], tokens: Sequence[str]) -> None:
         super().__init__(None)
@@ -71,7 +71,7 @@ def read(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.Recor
         return _read_set(partition, columns)
     if isinstance(partition, LockedPartition):
         return _read_locked(partition, columns)
-    return iter(())  # Spark has a task of its own for a read without partitions
+    return iter(())  # Spark runs one task even for a read without partitions
 
 
 def _read_ranges(partition: RangePartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +101,7 @@ def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.Re
             patience.renew()
             table = decoder.table([message for _, message in page], hidden=CLAIM_PROPERTY)
             yield _all_deferred(table)
-        # A fragment whose store is down shows nothing; it may be back soon.
+        # A fragment whose store is down returns nothing; it may be back soon.
         if missing and not patience.wait():
             break
     if missing and partition.checks:
@@ -119,7 +119,7 @@ def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.Re
 
 
 def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
-    """The same whichever way they were looked at: under a lock a message shows no state."""
+    """The same whichever way they were read: a locked message shows no state."""
     if "state" not in table.schema.names:
         return table
     states = pa.array([DEFERRED] * table.num_rows, pa.string())
@@ -127,7 +127,7 @@ def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _pages(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
-    """What a peek shows of these, and then what is there all the same."""
+    """What a peek returns of these, and then those that exist nevertheless."""
     missing = set(numbers)
     for page in walk_set(wire, path, numbers):
         missing.difference_update(number for number, _ in page)

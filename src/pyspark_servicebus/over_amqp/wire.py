@@ -1,9 +1,9 @@
-"""AMQP for code that waits: one connection of a process, opened when it is needed.
+"""AMQP for blocking code: one connection per process, opened when needed.
 
-Owns the thread that runs all connections of a process, the token that a connection shows, and
-errors in the words of the rest of the package. A link that ended is attached again at the next
-call, a connection that broke is opened again; what may work later is tried again as long as
-the options allow. A `Wire` belongs to one thread.
+Owns the thread that runs all connections of a process, the token of a connection, and the
+translation of errors for the rest of the package. A link that ended is attached again at the next
+call, a broken connection is opened again; what may work later is retried as long as the options
+allow. A `Wire` belongs to one thread.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ RETRYABLE: Final = frozenset(
         conditions.MICROSOFT_OPERATION_CANCELLED,
     )
 )
-"""Refusals that may not come again (amqp-contract 10)."""
+"""Refusals that may be temporary (amqp-contract 10)."""
 DEAD_LETTERS: Final = "/$DeadLetterQueue"
 CALL_SECONDS_MAX: Final = 120.0
 _T = TypeVar("_T")
@@ -68,9 +68,10 @@ class Wire:
     # --- calls ----------------------------------------------------------------------------
 
     def ask(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
-        """Do something; what may work later is tried again for as long as the options allow.
+        """Do something; what may work later is retried as long as the options allow.
 
-        So the work must be something that may be done twice."""
+        So the work must be repeatable.
+        """
         patience = Patience(self.access.patience_s)
         while True:
             try:
@@ -79,7 +80,7 @@ class Wire:
                 patience.bear(error)
 
     def call(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
-        """Do something once, within a time: an answer that was lost never comes."""
+        """Do something once, with a time limit: a lost answer never comes."""
         return run(self._call(work))
 
     async def _call(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
@@ -96,7 +97,7 @@ class Wire:
             raise unreachable(self.access.host, error) from None
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         run(self._drop())
 
     async def _ready(self) -> None:
@@ -134,7 +135,7 @@ class Wire:
         return sender
 
     async def receiver(self, path: str) -> Receiver:
-        """A link to receive on, with locks; it asks for nothing by itself."""
+        """A link to receive on, with locks; it sends no credit by itself."""
         receiver = self._receivers.get(path)
         if receiver is None or not _works(receiver):
             receiver = self._receivers[path] = await self._connected().receiver(path)
@@ -153,7 +154,7 @@ _wires: dict[tuple[int, str, str], Wire] = {}
 
 
 def wire_of(access: Access) -> Wire:
-    """The connection of this worker process, which Spark uses for one task after another."""
+    """The connection of this worker process, which runs one task after another."""
     place = (os.getpid(), repr(access.where), access.path)
     known = _wires.get(place)
     if known is None or known.access.ca != access.ca:
@@ -163,7 +164,7 @@ def wire_of(access: Access) -> Wire:
 
 
 def bus_error(error: RemoteError) -> BulkError:
-    """What the bus said."""
+    """The error of the bus."""
     condition = error.condition
     return BulkError(condition, error.description or condition, condition in RETRYABLE)
 

@@ -1,8 +1,8 @@
 """The traffic of entities: rates, bytes, ages, lag, skew over fragments and keys.
 
-Owns the pipeline: which messages are looked at (a snapshot of what waits, a capture, or a stream
-that reads along behind a cursor), the counting in windows, and the report. Nothing on the bus is
-changed, but for the cursor of a stream, which the bus keeps until it is dropped.
+Owns the pipeline: which messages are examined (a snapshot of what waits, a capture, or a stream
+with a cursor), the counting in windows, and the report. Nothing on the bus is changed, except for
+the cursor of a stream, which the bus keeps until it is dropped.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ CHECKPOINT: Final = "checkpoint"
 def analytics(
     spark: "SparkSession", settings: AnalyticsSettings, progress: Progress = SILENT
 ) -> TrafficReport:
-    """Look at the traffic, write the report, and give it."""
+    """Examine the traffic, write the report, and return it."""
     with reported_plainly():
         if settings.mode == "stream":
             report = _of_stream(spark, settings, progress)
@@ -82,12 +82,12 @@ def _of_what_is_there(spark: "SparkSession", settings: AnalyticsSettings) -> Tra
 
 
 def entities_of(settings: AnalyticsSettings) -> list[EntityInfo]:
-    """What is looked at; asked before Spark has to do anything."""
+    """The entities to examine; found before Spark has to do anything."""
     return chosen_entities(known_entities(settings.bus), settings.entities)
 
 
 def _waits(entity: EntityInfo) -> bool:
-    """Whether there is anything beside dead letters."""
+    """Whether there is anything besides dead letters."""
     dead = int(entity.fields.get("counts", {}).get("dead_letter", 0))
     return int(entity.fields.get("message_count", dead + 1)) > dead
 
@@ -101,7 +101,7 @@ def _stream(
     entities: Sequence[EntityInfo],
     progress: Progress,
 ) -> int:
-    """Follow the entities, and append the windows that are closed; returns the messages read."""
+    """Follow the entities, and append closed windows; returns the number of messages read."""
     counting = _Counting(progress)
     cursor = {"mode": "cursor", "cursor": settings.cursor}
     messages = bus_messages(spark, settings.bus, entities, settings.measured(), cursor)
@@ -173,7 +173,7 @@ def _of_messages(
     cursors: Sequence[CursorLag],
     looked_at: int,
 ) -> TrafficReport:
-    """From messages that are read once: kept here, small, while questions are asked."""
+    """From messages that are read once: cached, in reduced form, for all queries."""
     now = datetime.datetime.now(datetime.UTC)
     messages = messages.persist()
     try:

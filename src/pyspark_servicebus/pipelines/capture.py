@@ -1,10 +1,10 @@
 """Capture: what passes a queue or subscription, as Parquet files or a Delta table, exactly once.
 
-Owns the run: windows behind a cursor, taken once or again and again until stopped. The driver plans
-a window as a stream would and keeps the positions in the manifests; a task reads its part of it
-from the bus and writes the files, all in one Python process, since the way of the messages through
-the JVM would cost more than the rest. Other consumers are not touched: a cursor locks and settles
-nothing. What makes it exact is `lake.target`'s.
+Owns the run: windows read with a cursor, once or repeatedly until stopped. The driver plans a
+window as a stream would and keeps the positions in the manifests; a task reads its part of it from
+the bus and writes the files, all in one Python process, since passing the messages through the JVM
+would cost more than the rest. Other consumers are not affected: a cursor locks and settles nothing.
+`lake.target` makes it exactly-once.
 """
 
 import json
@@ -59,7 +59,7 @@ class CaptureReport:
     bytes: int = 0
     fragments: dict[int, dict[str, int]] = field(default_factory=dict)
     waiting: int | None = None
-    """Messages behind the cursor at the end, where the bus could be asked."""
+    """Messages behind the cursor at the end, if the bus answered."""
     seconds: float = 0.0
 
     def as_json(self) -> str:
@@ -82,7 +82,7 @@ class CaptureReport:
 def capture(
     spark: "SparkSession", settings: CaptureSettings, progress: Progress = SILENT
 ) -> CaptureReport:
-    """Capture once what is there, or go on until stopped (Ctrl-C, or the run time)."""
+    """Capture once what is there, or continue until stopped (Ctrl-C, or the run time)."""
     lake = Lake(settings.target)
     bus = Reading(source_options(settings.source_options("capture"), is_stream=True))
     try:
@@ -109,13 +109,13 @@ class _Run:
         bus.options = source_options(self._settings.source_options(target.cursor), is_stream=True)
         self._stream = CursorStream(bus.options, bus, LOSS_ADVICE)
         self._offset: Offset = {}
-        """Behind all windows that count."""
+        """The positions after all valid windows."""
         self._windows: list[Window] = []
         """Those that this run has closed."""
         self._began = time.monotonic()
 
     def go(self) -> CaptureReport:
-        """All windows of the run, and what became of it."""
+        """All windows of the run, and the report."""
         waiting: int | None = None
         self._progress.started(self._settings.entity, None)
         try:
@@ -132,9 +132,10 @@ class _Run:
         return self._report(waiting)
 
     def _start(self) -> dict[int, int]:
-        """Where the first window begins: behind all that was captured, else where the cursor is.
+        """Where the first window begins: after everything captured, else at the cursor.
 
-        The cursor may be behind the windows, and is never ahead of them."""
+        The cursor may be behind the windows, and is never ahead of them.
+        """
         standing = cursor_positions(self._bus)
         if self._reached:
             self._require_cursor(standing)
@@ -158,7 +159,7 @@ class _Run:
     # --- windows --------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Windows until nothing waits of what was there at the beginning."""
+        """Windows until everything that was there at the beginning is captured."""
         before = len(self._windows)
         stream = self._stream
         stream.prepareForTriggerAvailableNow()
@@ -172,7 +173,7 @@ class _Run:
             self._windows += [] if noted is None else [noted]
 
     def _capture(self, end: Offset) -> None:
-        """One window, from the bus to where readers find it."""
+        """One window, from the bus to its final files."""
         target, batch = self._target, self._batch + 1
         reported = self._written(batch, self._stream.partitions(self._offset, end))
         if reported:  # all numbers of a range may be of messages that are gone
@@ -187,7 +188,7 @@ class _Run:
         self._progress.advanced(rows, sum(self._lag().values()), batch)
 
     def _written(self, batch: int, parts: Sequence[Any]) -> list[Any]:
-        """What the tasks of a window tell of the files that they have written."""
+        """The tasks' reports of the files of a window."""
         target = self._target
         name = window_name(target.app, batch)
         target.lake.delete_folder(f"{STAGING}/{name}")
@@ -200,7 +201,7 @@ class _Run:
     # --- time -----------------------------------------------------------------------------
 
     def _wait(self) -> bool:
-        """Wait until a window is due; False when the run is to end."""
+        """Wait until a window is due; False when the run should end."""
         settings = self._settings
         opened = time.monotonic()
         window_s = settings.window_time_ms / 1000
@@ -219,11 +220,11 @@ class _Run:
             time.sleep(min(pause_s, max(opened + window_s - now, 0.01)))
 
     def _positions(self) -> dict[int, int]:
-        """The number behind the windows in each fragment."""
+        """The number after the windows in each fragment."""
         return SourceOffset.from_json(self._offset).positions or {}
 
     def _lag(self) -> dict[int, int]:
-        """How many numbers each fragment has behind the windows, as far as the bus answers."""
+        """How many numbers each fragment has after the windows, as far as the bus answers."""
         positions = self._positions()
         reported = good(
             self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
@@ -234,9 +235,10 @@ class _Run:
         }
 
     def _waiting_bytes(self) -> int:
-        """About how much no window has yet: the numbers, by the size of the first messages.
+        """About how many bytes are not captured yet: numbers times the size of the first messages.
 
-        To add all sizes up would cost the bus more than reading the messages."""
+        Adding up all sizes would cost the bus more than reading the messages.
+        """
         lag = {index: count for index, count in self._lag().items() if count}
         limits = {str(index): {"messages": SAMPLE_MESSAGES} for index in lag}
         positions = self._positions()

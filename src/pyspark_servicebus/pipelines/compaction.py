@@ -1,9 +1,9 @@
-"""Compaction: many small files of a capture become few large ones, folder by folder.
+"""Compaction: merges many small files of a capture into few large ones, folder by folder.
 
-Owns what is put together and the order in which files change places: the new file lies ready under
-a staging name, its manifest makes it count, the old files go, and it gets its final name. A reader
-that looks in between misses messages for a moment, and never sees one twice; a run that died is
-ended by the next. Delta tables are compacted by delta-rs in one commit.
+Owns what is merged and the order in which files are replaced: the new file is written under a
+staging name, its manifest makes it valid, the old files are deleted, and it gets its final name. A
+reader in between misses messages for a moment, but never sees one twice; a run that died is
+finished by the next. Delta tables are compacted by delta-rs in one commit.
 """
 
 import json
@@ -47,13 +47,13 @@ COMPACTING: Final = f"{OWN}/compacting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactReport:
-    """What became of the files."""
+    """The result of a compaction."""
 
     target: str
     files_before: int
     files_after: int
     rows: int
-    """In the files that were put together."""
+    """In the merged files."""
     bytes: int
     seconds: float
 
@@ -71,7 +71,7 @@ class CompactReport:
 def compact(
     spark: "SparkSession", settings: CompactSettings, progress: Progress = SILENT
 ) -> CompactReport:
-    """Put the small files of a capture together; a capture may go on meanwhile."""
+    """Merge the small files of a capture; the capture may continue meanwhile."""
     lake = Lake(settings.target)
     began = time.monotonic()
     if lake.read_json(DESCRIPTION) is None:
@@ -106,7 +106,7 @@ def _files(spark: "SparkSession", lake: Lake, settings: CompactSettings) -> dict
     groups = plan(files, settings.file_size_bytes, _unfinished(lake))
     done: list[Compaction] = []
     if groups:
-        # In the order of their names they take each other's place.
+        # They are replaced in the order of their names.
         prefix = f"c{round(time.time() * 1000):013d}"
         by_name = {f"{prefix}-{number:05d}": group for number, group in enumerate(groups)}
         for compaction in _merge(spark, lake, by_name):
@@ -124,7 +124,7 @@ def _files(spark: "SparkSession", lake: Lake, settings: CompactSettings) -> dict
 def plan(
     files: Iterable[CapturedFile], file_bytes: int, but_for: frozenset[str] = frozenset()
 ) -> list[list[CapturedFile]]:
-    """Which files become one: neighbours in a folder, in the order of their messages."""
+    """Which files are merged: neighbours in a folder, in the order of their messages."""
     folders: dict[str, list[CapturedFile]] = defaultdict(list)
     for file in files:
         if file.path not in but_for and file.bytes < file_bytes:
@@ -142,7 +142,7 @@ def plan(
 
 
 def recover(lake: Lake) -> None:
-    """End compactions that count, and drop those that do not."""
+    """Finish valid compactions, and discard the others."""
     named = {compaction.name: compaction for compaction in load_compactions(lake)}
     for name in lake.folders(COMPACTING):
         if name in named:
@@ -160,7 +160,7 @@ def _place(lake: Lake, compaction: Compaction) -> None:
 
 
 def _unfinished(lake: Lake) -> frozenset[str]:
-    """Files of windows that a capture is just giving their names."""
+    """Files of windows that a capture is just giving their final names."""
     staged = set(lake.folders(STAGING))
     windows = (window for window in load_windows(lake) if window.name in staged)
     return frozenset(file.path for window in windows for file in window.files)
@@ -218,7 +218,7 @@ def _merged(lake: Lake, name: str, paths: Sequence[str]) -> list[dict[str, Any]]
     # The numbers of a fragment begin with its index: one order for fragments and messages.
     table = table.sort_by("sequence_number")
     folder = paths[0].rpartition("/")[0]
-    # A name of its own for each try: one whose executor was given up may still write.
+    # A separate name for each attempt: an executor that was given up may still write.
     staged = f"{COMPACTING}/{name}/{uuid.uuid4().hex}.part"
     file = StagedFile(lake, staged, folder, name, table.schema)
     file.add_all(table)

@@ -1,9 +1,9 @@
 """Dead letters of a namespace: their causes as a report, and rules carried out on them.
 
 Owns the pipeline: which dead-letter queues are read, in one snapshot, what is reported about them,
-and the way from a rules file to messages that are sent again, corrected, parked or deleted.
-Deciding is done by Spark; carrying out is the driver's, a transaction for each message. Without
-rules, or with `dry_run`, nothing on the bus is changed.
+and how a rules file is applied: messages are sent again, corrected, parked or deleted. Spark
+decides; the driver carries it out, with a transaction for each message. Without rules, or with
+`dry_run`, nothing on the bus is changed.
 """
 
 import asyncio
@@ -88,15 +88,15 @@ class Prepared:
 
     rules: tuple[Rule, ...]
     counted: dict[str, int]
-    """Dead letters by entity, of all that were chosen."""
+    """Dead letters by entity, of all that were selected."""
     having: list[EntityInfo]
     """Those with dead letters."""
     goals: dict[str, dict[int, Destination]]
 
 
 def prepared(settings: DeadLetterSettings) -> Prepared:
-    """Read the rules and ask the bus for what they need; everything wrong is reported here, before
-    Spark has to do anything."""
+    """Read the rules and ask the bus for what they need; every error is reported here, before Spark
+    has to do anything."""
     rules = settings.loaded_rules()
     known = known_entities(settings.bus)
     chosen = chosen_entities(known, settings.entities)
@@ -149,7 +149,7 @@ def _report(
 def _goals(
     bus: BusPlace, known: Sequence[EntityInfo], entity: EntityInfo, rules: Sequence[Rule]
 ) -> dict[int, Destination]:
-    """Where each rule sends dead letters of an entity; SettingsError for what does not exist."""
+    """Where each rule sends dead letters of an entity; SettingsError for missing targets."""
     by_path = {info.path.lower(): info for info in known if info.kind != "subscription"}
     own = own_entity(entity.path)
     goals: dict[int, Destination] = {}
@@ -187,7 +187,7 @@ def _works(
     goals: Mapping[str, Mapping[int, Destination]],
     tables: Tables,
 ) -> list[EntityWork]:
-    """What is to be done, by entity."""
+    """What has to be done, by entity."""
     acting = [index for index, rule in enumerate(rules) if rule.action != "leave"]
     wanted = tables.wanted(acting)
     return [
@@ -251,7 +251,7 @@ def _carried_out(
 
 
 def _with_outcomes(report: DeadLetterReport, outcomes: Sequence[Outcome]) -> DeadLetterReport:
-    """The report with what became of the dead letters."""
+    """The report with the outcomes of the dead letters."""
     done, failed, gone, held = (Counter[int]() for _ in range(4))
     for outcome in outcomes:
         done += outcome.done

@@ -1,8 +1,8 @@
-"""Declared pipelines at work: their runs, one after the other, and what is known of them.
+"""Running declared pipelines: their runs, one after the other, and their status.
 
-Owns the schedule in action: runs never overlap, not in this process and not with another that has
-the same name on this machine; a failure is reported, and the next run comes at its time. What a
-run does is the pipeline's. Called by `partibus pipeline run`.
+Owns the execution of the schedule: runs never overlap, neither in this process nor with another of
+the same name on this machine; a failure is reported, and the next run starts at its time. The
+pipeline does the work of a run. Called by `partibus pipeline run`.
 """
 
 import argparse
@@ -44,13 +44,13 @@ class Reporter(Protocol):
         """A run has ended; it may have fallen short of what it should do."""
 
     def failed(self, error: Exception) -> None:
-        """A run has failed, and another one will come."""
+        """A run has failed, and another one will follow."""
 
     def waiting(self, until: datetime.datetime) -> None:
         """The next run is due then."""
 
     def serving(self, port: int) -> None:
-        """Metrics are to be had there."""
+        """Metrics are available there."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class DeclaredRun:
 
     declared: Declared
     session: "Callable[[], SparkSession]"
-    """A session to run in; asked for before each run, since one may have died."""
+    """A session to run in; requested before each run, since one may have died."""
     reporter: Reporter
     state_dir: Path = field(default_factory=default_state_dir)
     metrics_file: Path | None = None
@@ -85,7 +85,7 @@ class DeclaredRun:
                 due = declared.schedule.next_run(began, self.clock())
 
     def _try(self) -> None:
-        """One of many runs: what fails now may work at the next time."""
+        """One of many runs: what fails now may work next time."""
         try:
             self._run(self.session())
         except SettingsError:
@@ -94,7 +94,7 @@ class DeclaredRun:
             self.reporter.failed(error)
 
     def _run(self, spark: "SparkSession") -> None:
-        """One run, and its report; PipelineFailed when it did not do all that it should."""
+        """One run, and its report; PipelineFailed when it did not do everything it should."""
         declared = self.declared
         metrics_file = self.metrics_file or declared.metrics_file
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
@@ -114,7 +114,7 @@ class DeclaredRun:
         return metrics_text([] if recorded is None else [recorded.state])
 
     def _wait_until(self, due: datetime.datetime) -> bool:
-        """Wait for a moment; False when stopped meanwhile."""
+        """Wait until a time; False when stopped meanwhile."""
         if (due - self.clock()).total_seconds() > 1:
             self.reporter.waiting(due)
         try:
@@ -122,7 +122,7 @@ class DeclaredRun:
                 if self.stopped.wait(min(left_s, WAIT_S_MAX)):
                     return False
         except KeyboardInterrupt:
-            return False  # between runs that is an end like any other
+            return False  # between runs this is a normal end
         return not self.stopped.is_set()
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ class DeclaredRun:
 
 
 class PrintedRuns:
-    """Says what happens between runs, for a script."""
+    """Prints what happens between runs, for a script."""
 
     def report(self, report: Report) -> None:
         print(report.as_text(), flush=True)
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     state_dir = given.state_dir or default_state_dir()
     try:
         declared = load_declared(given.file, None, state_dir)
-        # The master of spark-submit is the one.
+        # The master of spark-submit takes precedence.
         master = given.master or (None if is_submitted() else declared.master)
         kind = declared.kind
         spark = spark_session(

@@ -1,4 +1,4 @@
-"""The ready-made pipelines by the names that a declared file calls them.
+"""The ready-made pipelines by their names in a declared file.
 
 Owns the table of kinds: where their settings and their function are, imported when they are asked
 for. Called by declared pipelines and by the verbs of `partibus pipeline`.
@@ -49,7 +49,7 @@ class PipelineKind:
         return function(spark, settings, progress)
 
     def in_state_dir(self, settings: Any, directory: Path) -> Any:
-        """The settings with what they keep by themselves in this directory."""
+        """The settings with everything they keep in this directory."""
         if self.name != "replay" or settings.state is not None:
             return settings
         from pyspark_servicebus.pipelines.replaying.state import replay_name

@@ -1,9 +1,9 @@
 """Replay: captured messages back to a bus, in order, at any pace.
 
-Owns the run: what to send in which batches, a note of the positions after each, and the report.
+Owns the run: what to send in which batches, a record of the positions after each, and the report.
 Messages of one key keep their order, since each fragment is sent by one task after the other. A
-replay that was killed goes on behind its last batch; what that batch had sent already is known to
-the bus (`replaying.once`) and not sent again.
+replay that was killed continues after its last batch; the bus knows what an incomplete batch had
+already sent (`replaying.once`), and it is not sent again.
 """
 
 import time
@@ -44,7 +44,7 @@ NAP_S_MAX: Final = 5.0
 def replay(
     spark: "SparkSession", settings: ReplaySettings, progress: Progress = SILENT
 ) -> ReplayReport:
-    """Send captured messages to a queue or topic; an interrupted replay goes on."""
+    """Send captured messages to a queue or topic; continues an interrupted replay."""
     try:
         return _Run(spark, settings, progress).go()
     except BulkError as error:
@@ -70,7 +70,7 @@ class _Run:
         self._run = ReplayRun(self._known.replay, self._known.started_ms)
 
     def go(self) -> ReplayReport:
-        """All batches, and what became of them."""
+        """All batches, and the report."""
         self._entity()
         extent = self._source.extent(self._known.positions)
         if self._settings.dry_run:
@@ -78,7 +78,7 @@ class _Run:
         sent = duplicates = count = 0
         pace = self._pace(extent)
         batches = self._source.plan(self._known.positions, extent)
-        # Before anything is sent: who goes on must know under which name it was.
+        # Before anything is sent: a later run must know the name of this one.
         save_positions(self._settings, self._known)
         self._progress.started(self._settings.entity, extent.rows)
         try:
@@ -100,7 +100,7 @@ class _Run:
         return self._report(rows=sent, duplicates=duplicates, batches=count)
 
     def _entity(self) -> Entity:
-        """The entity; SettingsError-like words when it is none to send to."""
+        """The entity; an error if it cannot be sent to."""
         patience = Patience(self._access.patience_s)
         while True:
             try:
@@ -125,7 +125,7 @@ class _Run:
         return self._settings.deliver == "staged"
 
     def _forget(self) -> None:
-        """The bus need not know any more how far the fragments were."""
+        """The bus may forget how far the fragments were."""
         for fragment in self._known.positions if self._is_staged else ():
             forget(self._run.home(self._settings.entity, fragment, self._access))
 
@@ -143,7 +143,7 @@ class _Run:
         return sum(row["rows"] for row in reported), sum(row["duplicates"] for row in reported)
 
     def _in_order(self, frame: "DataFrame", batch: Batch, pace: Pace | None) -> "DataFrame":
-        """Each fragment in one task and in its order, with ids and times as they are to be."""
+        """Each fragment in one task and in order, with the final ids and times."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
@@ -179,7 +179,7 @@ class _Run:
         return frame
 
     def _shifted(self, pace: Pace | None) -> Any:
-        """Scheduled times, as far behind the message as they were."""
+        """Scheduled times, with the same distance from the message as before."""
         from pyspark.sql import functions as f
 
         scheduled = f.unix_millis("scheduled_enqueue_time")

@@ -1,8 +1,8 @@
-"""From entity to entity: messages are read, worked on by SQL or functions, and sent on.
+"""From entity to entity: messages are read, transformed by SQL or functions, and sent on.
 
-Owns the query: a source that consumes (claim) or reads along (cursor), the steps, and the sink, in
-this order and with nothing collected on the driver. What can be wrong without a message is reported
-before one is touched. Called by `partibus pipeline transform`, by scripts, and by declared
+Owns the query: a source that consumes (claim) or follows (cursor), the steps, and the sink, in this
+order and with nothing collected on the driver. Everything that can be checked without messages is
+reported before one is touched. Called by `partibus pipeline transform`, by scripts, and by declared
 pipelines.
 """
 
@@ -72,7 +72,7 @@ class TransformReport:
 def transform(
     spark: "SparkSession", settings: TransformSettings, progress: Progress = SILENT
 ) -> TransformReport:
-    """Run a transform until nothing waits, or, continuous, until it is interrupted."""
+    """Run a transform until nothing waits, or, if continuous, until it is interrupted."""
     session = own_session(spark)
     checked = check_transform(session, settings)
     began = time.monotonic()
@@ -106,8 +106,9 @@ def _follow(
 ) -> None:
     """The query from its start to its end.
 
-    Spark gives its Python processes ten seconds to begin, which is short on a busy machine; the
-    query goes on where it was when it is started again."""
+    Spark gives its Python processes ten seconds to start, which is short on a busy machine; when
+    restarted the query continues where it was.
+    """
     rows_of = counts.rows_of if settings.searches else None
     for left in reversed(range(STARTS_MAX)):
         query = start(session, settings, checked, counts)
@@ -120,7 +121,7 @@ def _follow(
 
 
 def own_session(spark: "SparkSession") -> "SparkSession":
-    """A session of the same application whose views and settings are nobody else's."""
+    """A session of the same application with its own views and settings."""
     keep_errors_quiet()
     session = spark.newSession()
     for name, value in spark.conf.getAll.items():
@@ -133,7 +134,7 @@ def own_session(spark: "SparkSession") -> "SparkSession":
 def start(
     session: "SparkSession", settings: TransformSettings, checked: Checked, counts: Counts
 ) -> "StreamingQuery":
-    """The query, begun."""
+    """Start the query."""
     frame = session.readStream.format("servicebus").options(**settings.read_options()).load()
     frame = settings.watermarked(frame)
     writer = _writer(frame, settings, checked, counts)
@@ -173,7 +174,7 @@ def _writer(
 
 
 def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":
-    """Count what is written while it passes."""
+    """Count what is written as it passes."""
     from pyspark.sql import functions as f
 
     failed = f.lit(False)

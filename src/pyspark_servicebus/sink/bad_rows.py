@@ -1,8 +1,7 @@
-"""Rows that cannot be messages, as messages of their own.
+"""Rows that cannot be messages, as separate messages.
 
-Owns the form in which a bad row goes to the queue that was named for them: a JSON object with
-the reason and the row, so that somebody can look at it and send it again. What is too long for
-the queue is left out and named.
+Owns the form in which a bad row goes to its queue: a JSON object with the reason and the row, so
+that it can be examined and sent again. What is too long for the queue is left out and named.
 """
 
 import base64
@@ -16,7 +15,7 @@ from partibus.client.message import OutgoingMessage
 
 SUBJECT: Final = "bad row"
 ROOM_BYTES: Final = 4096
-"""What the envelope of the message may take beside its body."""
+"""The space that the envelope of the message needs besides its body."""
 TEXT_CHARACTERS_MAX: Final = 1000
 
 

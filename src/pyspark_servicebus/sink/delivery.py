@@ -1,8 +1,8 @@
-"""The messages of one task on their way to the bus.
+"""Sending the messages of one task to the bus.
 
-Owns batches by target, answers row by row, and the tries: a row is counted as accepted when the bus
-says that it is durable, refused for good it is a bad row, and anything else is tried again until
-the time is up. What has no end fails the task; nothing is ever dropped in silence.
+Owns batches by target, answers row by row, and the retries: a row is accepted when the bus reports
+that it is durable, a bad row when it is permanently refused, and anything else is retried until the
+time is up. A row without an outcome fails the task; nothing is ever dropped silently.
 """
 
 import random
@@ -39,7 +39,7 @@ class Letter:
 
 
 Refuse = Callable[[Letter, str, str], None]
-"""What to do with a letter that is refused for good: condition and text say why."""
+"""What to do with a letter that is permanently refused: condition and text say why."""
 
 
 @dataclass(eq=False)
@@ -62,14 +62,14 @@ class Target:
         self.refused = 0
 
     def add(self, letter: Letter) -> None:
-        """Take a message; many go at once."""
+        """Add a message; many are sent at once."""
         self._letters.append(letter)
         self._byte_count += len(letter.payload)
         if self._byte_count >= self.batch_bytes * BATCHES_PER_CALL:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits, and come back when all of it has an end."""
+        """Send what waits, and return when all of it has an outcome."""
         letters, self._letters, self._byte_count = self._letters, [], 0
         self._patience.renew()
         while letters:
@@ -83,7 +83,7 @@ class Target:
                 self._patience.bear(broken.error)
             except BulkError as error:
                 if error.condition == NOT_FOUND:
-                    # An entity that a row names and that is not there is the row's fault.
+                    # A missing entity that a row names is the row's fault.
                     letters = self._refuse_all(letters, error)
                 else:
                     self._patience.bear(error)
@@ -102,11 +102,11 @@ class Target:
         return False
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Put all of them; returns those to be tried again after a pause."""
+        """Put all of them; returns those to retry after a pause."""
         again: list[Letter] = []
         error: BulkError | None = None
         owners = by_owner(entity, letters)
-        # A server that has one process need not be told, and may be older than this.
+        # Not for a server with one process, which may be older than this.
         fields = {"keyless_here": True} if len(owners) > 1 else {}
         for location, mine in owners.items():
             try:
@@ -121,7 +121,7 @@ class Target:
     def _put(
         self, entity: Entity, location: str, letters: list[Letter], fields: dict[str, bool]
     ) -> list[Letter]:
-        """Put letters at one place; returns those to be tried again after a pause."""
+        """Put letters at one place; returns those to retry after a pause."""
         flight = flight_of(entity.path, self.access)
         batches = list(self._batches(letters))
         again: list[Letter] = []
@@ -174,8 +174,9 @@ class Target:
 def by_owner(entity: Entity, letters: list[Letter]) -> dict[str, list[Letter]]:
     """Letters by where the fragment of each is served, the order of each key kept.
 
-    A place that is asked hands on what belongs elsewhere, so that a letter is never sent wrong;
-    it only takes longer. Letters without a key are spread evenly over the fragments."""
+    A place passes on what belongs elsewhere, so a letter always arrives correctly; it only takes
+    longer. Letters without a key are spread evenly over the fragments.
+    """
     locations = entity.locations
     places = [place for place in locations.values() if place is not None]
     if not places:
@@ -196,7 +197,7 @@ def by_owner(entity: Entity, letters: list[Letter]) -> dict[str, list[Letter]]:
 
 
 def _keys(entity: Entity, letters: list[Letter]) -> list[str | None]:
-    """What selects the fragment of each letter; None where nothing does."""
+    """The key that selects the fragment of each letter; None if it has none."""
     names = ["session_id", "partition_key"]
     if entity.detects_duplicates:
         names.append("message_id")
@@ -208,7 +209,7 @@ def _keys(entity: Entity, letters: list[Letter]) -> list[str | None]:
 
 
 class _Broken(Exception):
-    """A call ended before its end; these letters have no answer yet."""
+    """A call was interrupted; these letters have no answer yet."""
 
     def __init__(self, letters: list[Letter], error: BulkError) -> None:
         super().__init__(str(error))
@@ -217,7 +218,7 @@ class _Broken(Exception):
 
 
 def refuse_for_good(refuse: Refuse, letter: Letter, condition: str, text: str) -> None:
-    """Hand a letter over that is a bad row; any other refusal is an error of its own."""
+    """Pass on a letter that is a bad row; any other refusal raises its error."""
     if condition not in BAD_ROW_CONDITIONS and condition != NOT_FOUND:
         raise BulkError(condition, text, False)
     refuse(letter, condition, text)
@@ -243,5 +244,5 @@ def no_detection(path: str) -> BulkError:
 
 
 def broken(letters: list[Letter], error: BulkError) -> Exception:
-    """What a way to send raises when these letters have no answer yet, or a passing refusal."""
+    """The exception for letters without an answer, or a temporary refusal."""
     return _Broken(letters, error)

@@ -1,8 +1,8 @@
 """Rows to encoded messages, in the executors.
 
-Owns the way from the columns of the sink to the AMQP encoding of a message, as any sender would
-transfer it, and the ids that a row has whenever it is written. A row that cannot be a message is
-a `BadRow` with the reason; what happens to it is the writer's to decide.
+Owns the encoding of the sink's columns as an AMQP message, as any sender would transfer it, and the
+stable ids of rows. A row that cannot be a message is a `BadRow` with the reason; the writer decides
+what happens to it.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class RowEncoder:
         if plan.identity == SEQUENCE:
             self._wanted |= plan.columns & {"entity", "sequence_number"}
         self._seen: Counter[str] = Counter()
-        """How many rows of this task came from the same message: each gets an id of its own."""
+        """How many rows of this task came from the same message: each gets its own id."""
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, bytes | BadRow]]:
         """For each row its target, if it names one, and its message."""
@@ -86,7 +86,7 @@ class RowEncoder:
         made = digest.hexdigest()[:ID_CHARACTERS]
         if identity == KEY:
             return made
-        # A message may have become several rows; they come in the same order at every try.
+        # A message may have become several rows; they come in the same order at every attempt.
         ordinal = self._seen[made]
         self._seen[made] += 1
         return f"{made}-{ordinal}" if ordinal else made

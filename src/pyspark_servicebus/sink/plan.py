@@ -1,8 +1,8 @@
 """What the columns of a write mean, decided once on the driver.
 
-Owns which columns the sink takes, of which types, where the id of a message comes from, and which
-columns become application properties. A column that means nothing is refused rather than
-dropped. The plan travels to the executors and holds no secret.
+Owns which columns the sink accepts, of which types, where the id of a message comes from, and which
+columns become application properties. An unknown column is refused rather than dropped. The plan is
+sent to the executors and contains no secret.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ PROPERTY_TYPES: Final[dict[type[DataType], str]] = {
     BinaryType: "binary",
     TimestampType: "timestamp",
 }
-"""What a column becomes as an application property."""
+"""The AMQP type of a column that becomes an application property."""
 _TAKEN: Final[dict[str, tuple[type[DataType], ...]]] = {
     **{name: (type(kind),) for name, kind in COLUMNS.items()},
     "body": (BinaryType, StringType),
@@ -65,11 +65,11 @@ class SinkPlan:
     """How rows become messages."""
 
     columns: frozenset[str]
-    """Columns that mean what they mean for the source."""
+    """Columns with the same meaning as in the source."""
     properties: tuple[tuple[str, str], ...]
     """Columns that become application properties, with the AMQP type of each."""
     identity: str | None
-    """Where ids come from that are the same whenever a row is written; None where they need not."""
+    """The source of ids that are the same whenever a row is written; None if not needed."""
     key: tuple[str, ...]
 
     @property

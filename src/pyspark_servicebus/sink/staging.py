@@ -2,8 +2,8 @@
 
 Owns `deliver=staged`: the home of a writer's stages, the stage of one task for one target, and the
 publication by the driver. Chunks of a stage are numbered, so that one whose answer was lost is sent
-again and added once; a try of a task has stages of its own, and only those of the tries that Spark
-commits are published. A batch that was published before is not published again.
+again and added once; each attempt of a task has its own stages, and only those of the attempts that
+Spark commits are published. A batch that was published before is not published again.
 """
 
 import time
@@ -30,14 +30,14 @@ QUERY_ID: Final = "sql.streaming.queryId"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where the stages of a writer are: a fragment of the entity that is written to."""
+    """Where the stages of a writer are: a fragment of the target entity."""
 
     path: str
     writer: str
     access: Access
 
     def location(self) -> str:
-        """The worker that has the fragment now."""
+        """The worker that currently has the fragment."""
         entity = discover(self.access, self.path)
         found = entity.locations.get(fragment_index(self.writer, len(entity.locations)))
         if found is None:
@@ -56,14 +56,14 @@ class Home:
                 patience.bear(error)
 
     def next_epoch(self) -> int:
-        """A number above those of every batch of this writer that has begun before."""
+        """A number above those of all earlier batches of this writer."""
         known = self.ask("stage.writer", self.access.patience_s)["writer"]
         return max(0 if known is None else int(known["epoch"]) + 1, time.time_ns() // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A stage as a task has left it."""
+    """A stage as left by a task."""
 
     name: str
     count: int
@@ -87,23 +87,23 @@ class StagedTarget:
         self._letters: list[Letter] = []
         self._byte_count = 0
         self._chunks: list[list[Letter]] = []
-        """What has no answer yet; the first has the number `_chunk`."""
+        """Chunks without an answer; the first has the number `_chunk`."""
         self._chunk = 0
         self.accepted = 0
         self.duplicates = 0
 
     @property
     def stage(self) -> Staged | None:
-        """What is to be published; None when nothing was staged."""
+        """The stage to be published; None when nothing was staged."""
         return Staged(self._name, self.accepted) if self.accepted else None
 
     def begin(self) -> None:
-        """Begin the stage without a message: from now on, whoever came before is refused."""
+        """Begin the stage without a message: from now on earlier attempts are refused."""
         self._chunks.append([])
         self._send_all()
 
     def add(self, letter: Letter) -> None:
-        """Take a message; many go at once."""
+        """Add a message; many are sent at once."""
         self._letters.append(letter)
         self._byte_count += len(letter.payload)
         if self._byte_count >= self.batch_bytes:
@@ -112,7 +112,7 @@ class StagedTarget:
                 self._send_all()
 
     def flush(self) -> None:
-        """Send what waits, and come back when all of it has an end."""
+        """Send what waits, and return when all of it has an outcome."""
         self._close_chunk()
         self._send_all()
 
@@ -135,7 +135,7 @@ class StagedTarget:
                     self._patience.bear(error)
 
     def _require_room(self) -> None:
-        """Take out what the target does not accept, before it is sent for nothing."""
+        """Remove what the target does not accept, before it is sent in vain."""
         if self._entity is None:
             self._entity = discover(self.home.access, self.path)
         most = self._entity.message_bytes_max
@@ -169,7 +169,7 @@ class StagedTarget:
                 refuse_for_good(self.refuse, chunk[row], condition, text)
 
     def _refuse_all(self, error: BulkError) -> None:
-        """An entity that a row names and that is not there is the row's fault."""
+        """A missing entity that a row names is the row's fault."""
         chunks, self._chunks = self._chunks, []
         for chunk in chunks:
             for letter in chunk:
@@ -177,7 +177,7 @@ class StagedTarget:
 
 
 def query_series() -> str:
-    """What batches of this task's query are counted under."""
+    """The series of the batches of this task's query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

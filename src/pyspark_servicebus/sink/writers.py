@@ -1,9 +1,9 @@
 """Writing messages: `df.write` and `df.writeStream` with `format("servicebus")`.
 
 Owns what a writer checks on the driver, before any task begins, and the work of one task. A writer
-travels to the executors with tokens for the entities that it writes to, and without the key. A
-batch is done when the bus has said of every row that it is durable; there is nothing to commit,
-unless rows are staged: then the driver publishes what the tasks have left (`staging`).
+is sent to the executors with tokens for the entities that it writes to, without the key. A batch is
+done when the bus has confirmed that every row is durable; there is nothing to commit, unless rows
+are staged: then the driver publishes what the tasks have staged (`staging`).
 """
 
 import logging
@@ -45,7 +45,7 @@ class Delivered(WriterCommitMessage):
     bad: int
     epoch: int = 0
     series: str = ""
-    """What the batch is counted under."""
+    """The series of the batch."""
     stages: list[Staged] = field(default_factory=list)
 
 
@@ -59,10 +59,10 @@ class Terms:
     bad_row_bytes_max: int
     batch_bytes: int
     home: Home | None = None
-    """Where rows are staged; None when they are sent at once."""
+    """Where rows are staged; None when they are sent directly."""
     epoch: int = 0
     series: str = ""
-    """What the batch is counted under; empty in a stream, whose tasks know their query."""
+    """The series of the batch; empty in a stream, whose tasks know their query."""
     transport: str = "flight"
 
 
@@ -119,7 +119,7 @@ class Sink:
         return TaskWrite(self._plan, self._access, self._terms).run(iterator)
 
     def tell(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note in the log of the driver what became of the rows."""
+        """Log on the driver what happened to the rows."""
         done = [message for message in messages if isinstance(message, Delivered)]
         _log.info(
             "%d rows written to '%s': %d accepted, %d of them duplicates, %d bad",
@@ -131,7 +131,7 @@ class Sink:
         )
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
-        """Send a staged batch off, unless that was done before."""
+        """Publish a staged batch, unless that was done before."""
         self.tell(messages)
         home = self._terms.home
         done = [message for message in messages if isinstance(message, Delivered)]
@@ -150,7 +150,7 @@ class Sink:
             _log.info("batch %d of '%s' was published before", batch, home.writer)
 
     def give_up(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what tasks have staged; what is left behind is dropped later by the bus."""
+        """Drop what tasks have staged; the bus drops later what remains."""
         self.tell(messages)
         home = self._terms.home
         epochs = {m.epoch for m in messages if isinstance(m, Delivered) and m.stages}
@@ -268,7 +268,7 @@ class BatchWriter(Sink, DataSourceArrowWriter):
     """`df.write.format("servicebus")`."""
 
     def _series(self, options: SinkOptions) -> str:
-        """A job that is done again has the same batchId; without one each is new."""
+        """A job that is run again has the same batchId; without one each is new."""
         return f"batch {options.batch_id}" if options.batch_id else f"once {uuid.uuid4().hex}"
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -276,8 +276,8 @@ class BatchWriter(Sink, DataSourceArrowWriter):
         self.publish(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Some task failed for good; what was accepted stays, as with any sender, but for what
-        was only staged."""
+        """Some task failed permanently; accepted messages stay, as with any sender, except for
+        those that were only staged."""
         self.give_up(messages)
 
 
@@ -289,5 +289,5 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
         self.publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Some task failed for good; the batch is written again by the next run."""
+        """Some task failed permanently; the next run writes the batch again."""
         self.give_up(messages)

@@ -1,10 +1,10 @@
-"""A read in one go: what is there now, or what a cursor has not passed.
+"""A batch read: what is there now, or what a cursor has not passed.
 
 Owns `spark.read`: a snapshot of every fragment at the moment of planning, of one entity or of all
-that a pattern means. Nothing is locked, moved or settled; what others take meanwhile may be
-missing, unless a cursor keeps them. A fragment that cannot be read is an error, unless
-failOnDataLoss=false. Spark refuses a reader that takes conditions unless it was told to push them,
-so that is a class of its own.
+that match a pattern. Nothing is locked, moved or settled; what others receive meanwhile may be
+missing, unless a cursor keeps it. A fragment that cannot be read is an error, unless
+failOnDataLoss=false. Spark refuses a reader with filter pushdown unless it is configured, so that
+is a separate class.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,11 +36,11 @@ class BatchReader(DataSourceReader):
         self._pushed = Pushed(options.selection)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The executors get no options, and so no secret.
+        # The executors get no options, and so no secrets.
         return {"_columns": self._columns, "_checks": self._checks}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One or more slices a fragment, grouped into tasks."""
+        """One or more slices per fragment, grouped into tasks."""
         assert self._options is not None
         options = replace(self._options, selection=self._pushed.selection)
         if options.selection.is_nothing:
@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
                 reading.close()
 
     def _slices(self, reading: Reading) -> list[Slice]:
-        """What is there of one entity, and wanted."""
+        """The wanted messages of one entity."""
         starts, ends = self._bounds(reading)
         path, slices = reading.entity.path, []
         for index, plan in self._plans(reading, starts).items():
@@ -67,7 +67,7 @@ class BatchReader(DataSourceReader):
         return slices
 
     def _bounds(self, reading: Reading) -> tuple[dict[int, int], dict[int, int]]:
-        """Where to begin in the fragments that are wanted, and where to end."""
+        """The start and end positions of the wanted fragments."""
         starts, ends = starting_positions(reading), ending_positions(reading)
         selection = reading.options.selection
         if selection.enqueued_from_ms:
@@ -93,20 +93,20 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""
         if not isinstance(partition, BusPartition):
-            return iter(())  # Spark has a task of its own for a read without partitions
+            return iter(())  # Spark runs one task even for a read without partitions
         return read_partition(partition, self._columns, LossAdvice() if self._checks else None)
 
 
 class PushingBatchReader(BatchReader):
-    """The same, with conditions of the query that the bus answers itself."""
+    """The same, with conditions of the query that the bus evaluates."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what the bus can answer; returns the rest."""
+        """Take what the bus can evaluate; returns the rest."""
         return list(self._pushed.take(filters))
 
 
 def _readings(options: SourceOptions) -> list[Reading]:
-    """One for each entity; those that a pattern means share one token for the namespace."""
+    """One for each entity; those that match a pattern share one token for the namespace."""
     if not options.patterns:
         return [Reading(options)]
     access = Access(options.credentials, "", options.patience_s)

@@ -1,10 +1,10 @@
-"""Keeping a claim alive while its batch is worked on.
+"""Renewing a claim while its batch is processed.
 
-Owns the one thread of a run that renews what the run holds, three times in its duration, for as
-long as the process lives; its death lets the claim lapse. A claim that lapsed all the same, because
-the bus was away, is taken back as long as nobody has touched its messages: a bus that does not
-answer is asked again soon, at the place where it is by then. While the run itself changes the claim
-the thread pauses, since the bus makes one change of a claim at a time.
+Owns the one thread of a run that renews what the run holds, three times in its duration, as long as
+the process lives; when that dies, the claim lapses. A claim that lapsed because the bus was
+unreachable is taken back as long as nobody else has touched its messages: a bus that does not
+answer is soon asked again, at its location by then. While the run itself changes the claim the
+thread pauses, since the bus makes one change of a claim at a time.
 """
 
 import logging
@@ -18,7 +18,7 @@ from pyspark_servicebus.source.reading import Answers
 from pyspark_servicebus.source.stream_reader import BYTES_MAX
 
 SOON_S: Final = 1.0
-"""After this a bus that did not answer is asked again, each time for this long."""
+"""The pause before a bus that did not answer is asked again, and the limit of that attempt."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -35,7 +35,7 @@ class ClaimRenewal:
         self._counts: dict[int, int] = {}
 
     def watch(self, name: str, counts: dict[int, int]) -> None:
-        """From now on renew this claim, and no other; the counts are its messages by fragment."""
+        """From now on renew only this claim; the counts are its messages by fragment."""
         with self._lock:
             self._name, self._counts = name, dict(counts)
         if counts and self._thread is None:
@@ -56,7 +56,7 @@ class ClaimRenewal:
             yield
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -68,9 +68,10 @@ class ClaimRenewal:
                     pause_s = min(SOON_S, third_s)
 
     def renew(self) -> bool:
-        """Renew once; False when a fragment did not answer that may do so later.
+        """Renew once; False when a fragment did not answer but may later.
 
-        An error is reported by the next call of the query itself."""
+        An error is reported by the next call of the query itself.
+        """
         fields: dict[str, Any] = {"start": self._name, "duration_ms": self._claim_ms}
         try:
             answers = self._change("renew", list(self._counts), SOON_S, **fields)

@@ -1,10 +1,10 @@
 """A stream that consumes: it holds messages, and settles them when its batch is done.
 
-Owns the mode `claim`. For each batch the bus holds messages for the owner under a name made of the
-number of the batch, durably; tasks read them as often as they must. A claim is settled when Spark
-asks for the batch after it, which it does only once that one is in its commit log. A run that
-follows another of the same owner takes its claim over and shuts it out. A fragment that is down
-is settled later, and not claimed from before; offsets say what is still to be settled.
+Owns the mode `claim`. For each batch the bus durably holds messages for the owner under a name made
+of the number of the batch; tasks read them as often as necessary. A claim is settled when Spark
+asks for the next batch, which it does only once this one is in its commit log. A later run of the
+same owner takes its claim over and fences it off. A fragment that is down is settled later, and not
+claimed from before that; offsets record what is still to be settled.
 """
 
 import time
@@ -31,16 +31,16 @@ class ClaimStream(StreamReader):
         super().__init__(options)
         self._epoch = 0
         self._held: tuple[str, Answers] = ("", {})
-        """The claim of this run, and what its fragments said."""
+        """The claim of this run, and the answers of its fragments."""
         self._settled: dict[int, str] = {}
         self._left: dict[int, int] | None = None
-        """What a run that takes what is available now may still take."""
+        """What an availableNow run may still take."""
         self._renewal: ClaimRenewal | None = ClaimRenewal(self._change, options.claim_ms)
 
     # --- offsets --------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Nothing was claimed yet."""
+        """Nothing is claimed yet."""
         return self._offset(0, "", {})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -50,13 +50,13 @@ class ClaimStream(StreamReader):
         self._left = {index: answer["active"] for index, answer in self._status().items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """What still waits, by fragment."""
+        """The waiting messages, by fragment."""
         found = self._status()
         waiting = {index: answer["active"] - answer["claimed"] for index, answer in found.items()}
         return SourceOffset(generation=self.generation, waiting=waiting).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Settle what is done, and hold messages for the next batch."""
+        """Settle what is done, and claim messages for the next batch."""
         done = self.resume(start)
         unsettled = self._settle(done) if done is not None else {}
         limits = self._limits(limit, set(unsettled))
@@ -116,7 +116,7 @@ class ClaimStream(StreamReader):
     # --- claims ---------------------------------------------------------------------------
 
     def _change(self, action: str, about: Any, patience_s: float = 0.0, **fields: Any) -> Answers:
-        """Ask for a change of a claim of this run, or for the claim itself."""
+        """Request a change of a claim of this run, or the claim itself."""
         self._take_over()
         return self.reading.ask(
             action,
@@ -129,7 +129,7 @@ class ClaimStream(StreamReader):
         )
 
     def _hold(self, name: str, limits: dict[int, dict[str, int]], patience_s: float = 0) -> Answers:
-        """Claim, and keep the claim alive from now on."""
+        """Claim, and renew the claim from now on."""
         assert self._renewal is not None
         with self._renewal.paused():
             answers = self._change(
@@ -143,7 +143,8 @@ class ClaimStream(StreamReader):
     def _settle(self, done: SourceOffset) -> dict[int, str]:
         """Complete a batch that is in the commit log; returns what has to be settled later.
 
-        Asked at every trigger, and after a restart again, which does no harm."""
+        Called at every trigger, and again after a restart, which is harmless.
+        """
         pending = done.held()
         later: dict[int, str] = {}
         for name in sorted(set(pending.values())):
@@ -192,7 +193,7 @@ class ClaimStream(StreamReader):
         self._epoch = max([0, *known, time.time_ns() // 1_000_000 - 1]) + 1
 
     def stop(self) -> None:
-        """End the renewal, too: a claim that is not settled lapses, or the next run takes it."""
+        """Also end the renewal: a claim that is not settled lapses, or the next run takes it."""
         if self._renewal is not None:
             self._renewal.stop()
         super().stop()
@@ -200,7 +201,7 @@ class ClaimStream(StreamReader):
     # --- tasks ----------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks of a batch; one that an earlier run claimed is taken over first."""
+        """The tasks of a batch; a claim of an earlier run is taken over first."""
         planned = SourceOffset.from_json(end)
         counts, name = planned.messages or {}, planned.claim or ""
         if start == end or not counts:
@@ -217,7 +218,7 @@ class ClaimStream(StreamReader):
         return plan_tasks(self.reading, slices, ticket)
 
     def _hold_again(self, name: str, counts: dict[int, int]) -> None:
-        """Take the claim of an earlier run over, whole; what is missing was taken by others."""
+        """Take over the complete claim of an earlier run; missing messages were taken by others."""
         limits = {i: {"messages": count, "bytes": BYTES_MAX} for i, count in counts.items()}
         answers = self._hold(name, limits, self.options.patience_s)
         held = good(answers, "claim", but_for=CLAIM_LOST)

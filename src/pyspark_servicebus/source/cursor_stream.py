@@ -1,9 +1,9 @@
 """A stream that follows an entity: every message once, in order, independently of receivers.
 
 Owns the modes `cursor` and `peek`. A batch is a range of numbers in every fragment, so a replay
-reads the same messages again. With a cursor the bus keeps what has not been read, also after
-others have settled it, and the cursor follows the batches that are done. A peek has no cursor: what
-others take meanwhile is not seen. A fragment that is down keeps its position.
+reads the same messages again. With a cursor the bus keeps what has not been read, even after others
+have settled it, and the cursor follows completed batches. A peek has no cursor: what others receive
+meanwhile is missed. A fragment that is down keeps its position.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from pyspark_servicebus.source.stream_reader import MESSAGES_MAX, StreamReader
 from pyspark_servicebus.source.tasks import plan_tasks
 
 FIRST_NUMBER: Final = 1
-"""Of the first message that a fragment has ever had."""
+"""The number of the first message that a fragment ever had."""
 
 
 class CursorStream(StreamReader):
-    """Ranges of numbers, behind a named cursor or none."""
+    """Ranges of numbers, with a named cursor or without."""
 
     def __init__(
         self,
@@ -38,22 +38,23 @@ class CursorStream(StreamReader):
         self._checks = options.fails_on_data_loss and options.mode == "cursor"
         self._placed: dict[int, int] = {}
         self._last: dict[int, int] | None = None
-        """Where a run that takes what is available now has to end."""
+        """Where an availableNow run has to end."""
         self._planned: tuple[Offset, Offset, list[Slice]] | None = None
-        """The batch that was planned last."""
+        """The last planned batch."""
 
     # --- offsets --------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The position that the options name, with a cursor there from now on.
+        """The position in the options, with a cursor there from now on.
 
-        Asked in every run, also in one that goes on from a checkpoint: a cursor that stands is
-        therefore left where it stands."""
+        Called in every run, also in one that continues from a checkpoint: so an existing cursor is
+        not moved.
+        """
         self.reading.check_filter()
         return self.begin_at(starting_positions(self.reading))
 
     def begin_at(self, positions: dict[int, int]) -> Offset:
-        """The offset of these positions, with a cursor there where none stands yet."""
+        """The offset of these positions, with a cursor there if there is none yet."""
         if self.options.mode == "cursor":
             standing = cursor_positions(self.reading)
             new = {index: n for index, n in positions.items() if index not in standing}
@@ -76,7 +77,7 @@ class CursorStream(StreamReader):
         ).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """How far the next batch goes; what lies before `start` is done with."""
+        """The end of the next batch; everything before `start` is done."""
         positions = self._positions(start)
         self._follow(positions)
         slices = []
@@ -95,7 +96,7 @@ class CursorStream(StreamReader):
         return latest
 
     def _positions(self, offset: Offset) -> dict[int, int]:
-        """The position in each fragment to be read; one that is new begins at its beginning."""
+        """The position in each fragment to be read; a new one starts at its beginning."""
         resumed = self.resume(offset)
         known = (resumed.positions if resumed is not None else None) or {}
         return {**known, **{i: known.get(i, 0) for i in self.reading.fragments()}}
@@ -127,7 +128,7 @@ class CursorStream(StreamReader):
     # --- limits ---------------------------------------------------------------------------
 
     def _plan(self, positions: dict[int, int], limit: ReadLimit) -> Answers:
-        """What each fragment gives to a batch within the limits, of those that answer."""
+        """What each fragment contributes to a batch within the limits, of those that answer."""
         messages, byte_count = self.limits(limit)
         backlog = {
             index: min(end, end if self._last is None else self._last.get(index, 0))
@@ -155,14 +156,14 @@ class CursorStream(StreamReader):
         )
 
     def _capped(self, index: int, plan: dict[str, Any]) -> dict[str, Any]:
-        """Not beyond the end that this run was given; how many lie before it is not known."""
+        """Not beyond the end of this run; how many messages are before it is unknown."""
         last = plan["end"] if self._last is None else self._last[index]
         return plan if plan["end"] <= last else {**plan, "end": last, "count": -1}
 
     # --- the cursor -----------------------------------------------------------------------
 
     def _follow(self, positions: dict[int, int]) -> None:
-        """Let the cursor follow, once for each move; a fragment that is down follows later."""
+        """Move the cursor, once for each step; a fragment that is down follows later."""
         if self.options.mode != "cursor":
             return
         moved = {i: n for i, n in positions.items() if self._placed.get(i) != n}

@@ -1,9 +1,9 @@
-"""Messages as the bus gives them to record batches, in the executors.
+"""Decoding messages of the bus to record batches, in the executors.
 
-Owns the way to the Arrow columns that were asked for. The bus gives numbers, heads and bodies
-apart: numbers and bodies are used as they come, heads are read by
-`partibus.client.head_columns`, and what is the same in every row is made once. Whole messages are
-asked for only where the column of them is. What no column needs is neither sent nor decoded.
+Owns the conversion to the requested Arrow columns. The bus returns numbers, heads and bodies
+separately: numbers and bodies are used unchanged, heads are decoded by
+`partibus.client.head_columns`, and constant values are made once. Whole messages are requested only
+for their own column. What no column needs is neither sent nor decoded.
 """
 
 import itertools
@@ -38,13 +38,13 @@ class Decoder:
 
     @property
     def form(self) -> str:
-        """The form in which the bus is asked for messages."""
+        """The form in which messages are requested from the bus."""
         if RAW_COLUMN in self._names:
             return "message"
         return "heads" if self._names.isdisjoint(_BODIES) else "parts"
 
     def batch(self, read: pa.RecordBatch) -> pa.RecordBatch:
-        """Messages as the bus gave them, as one record batch."""
+        """Messages of the bus as one record batch."""
         try:
             if "message" in read.schema.names:
                 return self.table(read.column("message").to_pylist())
@@ -55,7 +55,7 @@ class Decoder:
     # --- whole messages ---------------------------------------------------------------------
 
     def table(self, messages: Sequence[bytes], hidden: str | None = None) -> pa.RecordBatch:
-        """Encoded messages as one record batch, without the property of a name."""
+        """Encoded messages as one record batch, without the property with this name."""
         columns = MessageColumns(self._names)
         for message in messages:
             columns.add(message)
@@ -95,7 +95,7 @@ class Decoder:
         return self._fact(field, read)
 
     def _fact(self, field: pa.Field, read: pa.RecordBatch) -> pa.Array:
-        """What the bus knows as numbers."""
+        """What the bus returns as numbers."""
         name, count = field.name, read.num_rows
         if name == "entity":
             return self._constant(field, self._entity, count)
@@ -120,7 +120,7 @@ class Decoder:
         return pa.array([state_text(state) for state in states.to_pylist()], field.type)
 
     def _body(self, field: pa.Field, read: pa.RecordBatch) -> pa.Array:
-        """Bodies of one data section are as they come; others are read one by one."""
+        """Bodies with one data section are used unchanged; others are decoded one by one."""
         kinds = read.column("body_kind")
         wants_bytes = field.name == "body"
         if pc.max(kinds).as_py() == 0:
@@ -150,7 +150,7 @@ class Decoder:
     # --- what cannot be read ----------------------------------------------------------------
 
     def _unreadable(self, read: pa.RecordBatch, error: Exception) -> UnreadableMessage:
-        """Which message it is: each is tried alone."""
+        """Find the unreadable message: each is tried alone."""
         for row in range(read.num_rows):
             one = read.slice(row, 1)
             try:

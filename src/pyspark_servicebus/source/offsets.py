@@ -1,8 +1,8 @@
-"""Offsets: how far a stream is, as Spark keeps it in the checkpoint.
+"""Offsets: the position of a stream, as Spark keeps it in the checkpoint.
 
-Owns their form, its version, and the reading of those that earlier releases have written, so that a
-checkpoint goes on after an upgrade. Spark compares offsets as text: one that does not move is given
-back as it was read. Pure; what a position means for the bus is decided by each mode.
+Owns their form, its version, and the reading of those written by earlier releases, so that a
+checkpoint can be used after an upgrade. Spark compares offsets as text: one that does not move is
+returned exactly as it was read. Pure; what a position means for the bus is decided by each mode.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pyspark_servicebus.errors import CheckpointError
 
 OFFSET_VERSION: Final = 2
 Offset = dict[str, Any]
-"""An offset as Spark takes and gives it: JSON."""
+"""An offset in Spark's form: JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +21,19 @@ class SourceOffset:
     """Where a batch ends. A mode uses some of the fields, and leaves the others out."""
 
     generation: int | None = None
-    """Of the entity: another one was deleted and created again."""
+    """The generation of the entity: another one was deleted and created again."""
     positions: dict[int, int] | None = None
     """The next number to read of each fragment, for `cursor` and `peek`."""
     messages: dict[int, int] | None = None
     """How many messages the batch has of each fragment, where that is known."""
     waiting: dict[int, int] | None = None
-    """How many messages wait in each fragment, of a stream that claims; only in reports."""
+    """How many messages wait in each fragment, of a stream with claims; only in reports."""
     batch: int | None = None
     """The number of the batch."""
     claim: str | None = None
     """The name under which the messages of the batch are held; empty before the first."""
     count: int | None = None
-    """How many messages are held, of all fragments together, for `deferclaim`."""
+    """How many messages are held in all fragments together, for `deferclaim`."""
     unsettled: dict[int, str] = field(default_factory=dict)
     """Claims of earlier batches that are done and still have to be settled, by fragment."""
 
@@ -70,7 +70,7 @@ class SourceOffset:
         return cls(**_READERS[version](written))
 
     def held(self) -> dict[int, str]:
-        """The claims to be settled when the batch is done, by fragment."""
+        """The claims to settle when the batch is done, by fragment."""
         claims = dict(self.unsettled)
         if self.claim and self.messages:
             claims.update(dict.fromkeys(self.messages, self.claim))
@@ -91,7 +91,7 @@ class SourceOffset:
 
 
 def by_name(numbers: Mapping[int, Any]) -> dict[str, Any]:
-    """By the name of a fragment, as JSON wants it, in order."""
+    """By the name of a fragment, as JSON needs it, in order."""
     return {str(index): numbers[index] for index in sorted(numbers)}
 
 

@@ -1,14 +1,14 @@
 """How much to read, and by how many tasks.
 
-Owns the arithmetic: a limit shared out over fragments so that none starves, and slices of
-fragments grouped into tasks of similar size. Pure: numbers in, numbers out.
+Owns the arithmetic: a limit divided over fragments so that none starves, and slices of fragments
+grouped into tasks of similar size. Pure: numbers in, numbers out.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 TASK_BYTES: Final = 32 * 1024 * 1024
-"""What a task should have to do; starting one costs as much as some ten thousand messages."""
+"""The intended size of a task; starting one costs as much as some ten thousand messages."""
 TASK_MESSAGES: Final = 32_768
 FLOOR: Final = 16
 """Messages that every fragment with something to read gets, so that small ones do not starve."""
@@ -26,11 +26,11 @@ class Slice:
     """Messages in it; -1 when only the bus knows."""
     byte_count: int
     entity: str = ""
-    """Where the fragment is one of, in a read of several entities."""
+    """The entity of the fragment, in a read of several entities."""
 
 
 def share_out(limit: int, available: dict[int, int]) -> dict[int, int]:
-    """A limit over fragments, in proportion to what each has, and a little for each."""
+    """Divide a limit over fragments, in proportion to what each has, with a minimum for each."""
     total = sum(available.values())
     if total <= limit:
         return dict(available)
@@ -52,7 +52,7 @@ def share_out(limit: int, available: dict[int, int]) -> dict[int, int]:
 
 
 def split(slices: list[Slice], parts_min: int) -> list[Slice]:
-    """Cut the largest slices in half until there are enough, or nothing is left to cut."""
+    """Halve the largest slices until there are enough, or none can be divided."""
     out = list(slices)
     while len(out) < parts_min:
         largest = max(out, key=lambda part: part.last - part.first, default=None)
@@ -71,7 +71,7 @@ def _place(part: Slice) -> tuple[str, int, int]:
 
 
 def share_bytes(limit: int, weights: dict[int, int]) -> dict[int, int]:
-    """A limit in bytes over fragments, by the weight of each, and enough for a few messages."""
+    """Divide a limit in bytes over fragments, by weight, with enough for a few messages each."""
     total = sum(weights.values())
     floor = min(BYTE_FLOOR, limit // max(1, len(weights)))
     return {
@@ -80,7 +80,7 @@ def share_bytes(limit: int, weights: dict[int, int]) -> dict[int, int]:
 
 
 def group(slices: list[Slice], tasks_min: int) -> list[list[Slice]]:
-    """Slices put together into tasks; the order within a fragment is kept in each task."""
+    """Slices grouped into tasks; the order within a fragment is kept in each task."""
     if not slices:
         return []
     total = sum(part.byte_count for part in slices)

@@ -1,9 +1,9 @@
 """Where a read begins and ends.
 
-Owns the way from the options to a number in every fragment: explicit numbers, a time, the
-earliest or the latest message, or where a cursor of that name stands. Asks the bus, changes
-nothing. A fragment that does not answer is waited for, and then an error: to begin without it
-would be to leave its messages out.
+Owns how the options become a number in every fragment: explicit numbers, a time, the earliest or
+the latest message, or the position of a cursor. It must never change anything on the bus. A
+fragment that does not answer is waited for, and then an error: starting without it would omit its
+messages.
 """
 
 from pyspark_servicebus.source.reading import Answers, Reading, require
@@ -26,7 +26,7 @@ def starting_positions(reading: Reading) -> dict[int, int]:
 
 
 def ending_positions(reading: Reading) -> dict[int, int]:
-    """The first number that is not read any more, of the fragments that have such an end."""
+    """The first number that is not read, of the fragments with such an end."""
     options = reading.options
     if options.ending_timestamp_ms is not None:
         return positions_at(reading, options.ending_timestamp_ms)
@@ -46,7 +46,7 @@ def latest_positions(reading: Reading) -> dict[int, int]:
 
 
 def cursor_positions(reading: Reading) -> dict[int, int]:
-    """Where the cursor of the options stands, in the fragments that have it."""
+    """The positions of the cursor in the options, in the fragments that have it."""
     name = reading.options.cursor
     return {
         index: int(cursor["position"])

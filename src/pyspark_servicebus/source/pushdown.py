@@ -1,8 +1,8 @@
-"""Conditions of a query that the bus can answer itself, before messages leave it.
+"""Conditions of a query that the bus can evaluate itself.
 
 Owns which of Spark's filters are taken and what they mean: fragments, ranges of sequence numbers
-and of enqueued times, sessions and ids. What is taken is answered exactly, so Spark does not ask
-again; everything else is handed back. Pure; used by the batch reader with `pushdown=true`.
+and of enqueued times, sessions and ids. Pushed conditions are evaluated exactly, so Spark does not
+check them again; everything else is returned. Pure; used by the batch reader with `pushdown=true`.
 """
 
 import datetime
@@ -30,7 +30,7 @@ _US_PER_MS: Final = 1000
 
 
 class Pushed:
-    """What the bus is asked for: fragments, numbers in them, and a choice of messages."""
+    """What is requested from the bus: fragments, numbers in them, and a selection of messages."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
@@ -39,18 +39,18 @@ class Pushed:
         self._last = _SEQUENCE_MAX
 
     def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Take what can be answered; returns the rest."""
+        """Take what can be pushed; returns the rest."""
         for condition in filters:
             if not self._takes(condition):
                 yield condition
 
     def range_in(self, fragment: int, first: int, last: int) -> tuple[int, int]:
-        """Of a range of a fragment, what is wanted; empty when the first is not below the last."""
+        """The wanted part of a fragment's range; empty when the first is not below the last."""
         base = fragment << SEQUENCE_BITS
         return max(first, self._first - base), min(last, self._last - base)
 
     def wants(self, fragment: int) -> bool:
-        """Whether anything of a fragment can be meant."""
+        """Whether any message of a fragment can match."""
         if self.fragments is not None and fragment not in self.fragments:
             return False
         first, last = self.range_in(fragment, 0, NUMBER_MAX)
@@ -106,14 +106,14 @@ class Pushed:
             return True
         if attribute == ("enqueued_time",) and isinstance(value, datetime.datetime):
             if value.tzinfo is None:
-                return False  # in which zone, only Spark knows
+                return False  # only Spark knows the zone
             self._between_times((value - _EPOCH) // _MICROSECOND, above=above, same=same)
             return True
         return False
 
     def _between_times(self, bound_us: int, *, above: bool, same: bool) -> None:
         """The column counts milliseconds: whole ones from, or before, a microsecond."""
-        # The first microsecond that is in (above), or out (below).
+        # The first microsecond that is included (above), or excluded (below).
         edge_us = bound_us if same == above else bound_us + 1
         edge_ms = -(-edge_us // _US_PER_MS)
         if above:

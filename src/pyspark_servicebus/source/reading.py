@@ -1,8 +1,8 @@
-"""An entity on the driver: where its fragments are, and questions to them.
+"""An entity on the driver: where its fragments are, and requests to them.
 
-Owns discovery, the fragments that were asked for, and one way to put an action to all workers
-concerned. A worker or a store that is down is an answer, not an exception: every fragment gets
-one, and the caller decides what it may do without. Batches and streams share it.
+Owns discovery, the requested fragments, and the sending of an action to all workers concerned. A
+worker or a store that is down is an answer, not an exception: every fragment has one, and the
+caller decides what it can do without. Batches and streams share it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,14 +30,14 @@ class Reading:
 
     @property
     def access(self) -> Access:
-        """The way to the bus, opened when it is first needed."""
+        """The access to the bus, opened when first needed."""
         if self._access is None:
             options = self.options
             self._access = Access(options.credentials, options.entity, options.patience_s)
         return self._access
 
     def refresh(self) -> Entity:
-        """Ask the bus again where the fragments are; an unreachable one is waited for."""
+        """Ask the bus again where the fragments are; waits for an unreachable one."""
         patience = Patience(self.options.patience_s)
         while True:
             try:
@@ -48,18 +48,18 @@ class Reading:
 
     @property
     def entity(self) -> Entity:
-        """The entity, as of the last time it was asked for."""
+        """The entity, as last reported."""
         return self._entity if self._entity is not None else self.refresh()
 
     @property
     def flight(self) -> Flight:
-        """The way to its fragments."""
+        """The Flight clients for its fragments."""
         if self._flight is None:
             self._flight = Flight(self.entity.path, self.access)
         return self._flight
 
     def fragments(self) -> list[int]:
-        """The fragments to be read, whether they can be reached now or not."""
+        """The fragments to read, whether or not they are reachable now."""
         wanted, entity = self.options.fragments, self.entity
         if wanted is None:
             return list(entity.locations)
@@ -73,12 +73,12 @@ class Reading:
         return sorted(set(wanted))
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         if self._flight is not None:
             self._flight.close()
 
     def check_filter(self) -> None:
-        """Have the bus refuse a filter that it cannot use, before anything is read."""
+        """Have the bus refuse an invalid filter, before anything is read."""
         text = self.options.selection.filter
         if text:
             locations = [place for place in self.entity.locations.values() if place is not None]
@@ -96,10 +96,11 @@ class Reading:
         patience_s: float = 0.0,
         **fields: Any,
     ) -> Answers:
-        """Put one action to all workers concerned; returns an answer for every fragment.
+        """Send one action to all workers concerned; returns an answer for every fragment.
 
-        `about` goes under a name: values by fragment, or the fragments alone. What may work
-        later is asked again for this long; then the error is the fragment's answer."""
+        `about` is sent under a name: values by fragment, or only the fragments. What may work later
+        is retried for this long; then the error is the fragment's answer.
+        """
         values = about if isinstance(about, Mapping) else None
         missing = list(about)
         patience = Patience(patience_s)
@@ -152,7 +153,8 @@ def _may_work_later(answer: dict[str, Any]) -> bool:
 def good(answers: Answers, what: str, *, but_for: str | None = None) -> Answers:
     """The answers without an error; those that may work later are left out.
 
-    A final error is raised, but for one with the condition that the caller knows about."""
+    A final error is raised, except for the condition that the caller handles.
+    """
     found: Answers = {}
     for index, answer in answers.items():
         error = answer["error"]

@@ -1,7 +1,7 @@
-"""Which messages of an entity are read: the choice that the bus makes before anything leaves it.
+"""Which messages of an entity are read: the selection made on the bus.
 
-Owns the form of that choice, as the bulk path wants it in a ticket. It comes from the options
-`filter` and `sessionIds`, and from conditions of a query that are pushed down. Pure.
+Owns the form of that selection in a ticket of the bulk path. It comes from the options `filter` and
+`sessionIds`, and from conditions of a query that are pushed down. Pure.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ TIME_MS_MAX: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice; what is None, empty or as wide as can be chooses everything."""
+    """A selection; None, empty or maximal fields select everything."""
 
     filter: str = ""
     """In the language of subscription rules."""
@@ -25,12 +25,12 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether there is nothing to choose."""
+        """Whether everything is selected."""
         return self == Selection()
 
     @property
     def is_nothing(self) -> bool:
-        """Whether no message can be meant."""
+        """Whether no message can match."""
         empty = self.session_ids == () or self.message_ids == ()
         return empty or self.enqueued_from_ms >= self.enqueued_to_ms
 
@@ -50,7 +50,7 @@ class Selection:
         return {"choice": choice}
 
     def with_sessions(self, names: Iterable[str]) -> "Selection":
-        """Only these sessions, of those that were chosen before."""
+        """Only these sessions, of those selected before."""
         return replace(self, session_ids=_both(self.session_ids, names))
 
     def with_messages(self, ids: Iterable[str]) -> "Selection":
@@ -58,7 +58,7 @@ class Selection:
         return replace(self, message_ids=_both(self.message_ids, ids))
 
     def within(self, from_ms: int = 0, to_ms: int = TIME_MS_MAX) -> "Selection":
-        """Only what was enqueued in a span of time."""
+        """Only what was enqueued in a time range."""
         return replace(
             self,
             enqueued_from_ms=max(self.enqueued_from_ms, from_ms),

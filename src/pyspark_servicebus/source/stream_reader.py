@@ -48,33 +48,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The executors get no options, and so no secret; nor any state of the driver.
+        # The executors get no options, and so no secrets; nor any state of the driver.
         return {"_columns": self._columns, "_checks": self._checks, "_advice": self._advice}
 
     # --- what every mode needs ------------------------------------------------------------
 
     @property
     def options(self) -> SourceOptions:
-        """The options; on the driver alone."""
+        """The options; only on the driver."""
         assert self._options is not None
         return self._options
 
     @property
     def reading(self) -> Reading:
-        """The entity; on the driver alone."""
+        """The entity; only on the driver."""
         assert self._reading is not None
         return self._reading
 
     @property
     def generation(self) -> int:
-        """That of the entity, as of the last time the bus was asked."""
+        """The generation of the entity, as last reported by the bus."""
         return self.reading.entity.generation
 
     def resume(self, written: Offset) -> SourceOffset | None:
         """Ask the bus for the entity again, and read an offset of the checkpoint.
 
-        None when the offset is one of an entity that was deleted and created again, unless that
-        ends the query."""
+        None when the offset belongs to an entity that was deleted and created again, unless that
+        ends the query.
+        """
         offset = SourceOffset.from_json(written)
         if offset.generation == self.reading.refresh().generation:
             return offset
@@ -90,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def data_was_lost(
         self, kind: str, what: str, remedy: str | None = None, **parameters: object
     ) -> None:
-        """End the query, unless it was asked to go on with what is there."""
+        """End the query, unless it was configured to continue with what is there."""
         if self.options.fails_on_data_loss:
             remedy = remedy or self._advice.restart
             raise DataLoss(kind, what, remedy, self._advice, **parameters)
@@ -111,8 +112,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def patience_s(self, takes_what_is_there: bool) -> float:
         """How long to wait for an unreachable fragment when planning.
 
-        A continuous query asks again at its next trigger; one that ends when nothing waits would
-        end without it."""
+        A continuous query tries again at its next trigger; one that ends when nothing waits would
+        end without it.
+        """
         return self.options.patience_s if takes_what_is_there else 0.0
 
     def is_worth_it(self, waiting: int) -> bool:
@@ -131,11 +133,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task; in an executor, without any state of the driver."""
         if not isinstance(partition, BusPartition):
-            return iter(())  # Spark has a task of its own for a read without partitions
+            return iter(())  # Spark runs one task even for a read without partitions
         return read_partition(partition, self._columns, self._advice if self._checks else None)
 
     def commit(self, end: Offset) -> None:
-        """A batch is done; called only once the next has begun, so `latestOffset` settles."""
+        """A batch is done; Spark calls this only when the next has begun, so `latestOffset`
+        settles."""
 
     def stop(self) -> None:
         """Close the connections; Spark does not always call this."""

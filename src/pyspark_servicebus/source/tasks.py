@@ -1,8 +1,8 @@
 """What one task reads, and the reading of it in an executor.
 
-Owns the partition that travels to a task and the way of its messages. A partition carries an
-`Access` with a token for its entity, never the key that signed it. A read that breaks off goes
-on behind the last message it gave, wherever the bus is by then.
+Owns the partition that is sent to a task and the reading of its messages. A partition contains an
+`Access` with a token for its entity, never the key that signed it. An interrupted read continues
+after its last message, wherever the bus is by then.
 """
 
 import gc
@@ -22,13 +22,13 @@ from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
 
 _flights: dict[tuple[str, str], Flight] = {}
-"""Connections of this worker process, which Spark uses for one task after another."""
+"""Connections of this worker process, which runs one task after another."""
 _spared: list[bool] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One slice and where it was when the task was planned."""
+    """One slice and its location when the task was planned."""
 
     part: Slice
     location: str | None
@@ -125,9 +125,10 @@ def _loss(piece: Piece, count: int, advice: LossAdvice) -> DataLoss:
 
 
 def _spare_collector() -> None:
-    """Keep what was imported out of the garbage collections of this worker, once.
+    """Exclude imported modules from the garbage collections of this worker, once.
 
-    Spark collects after every task, which takes as long as some thousand messages otherwise."""
+    Spark collects after every task, which would otherwise take as long as some thousand messages.
+    """
     if not _spared:
         gc.freeze()
         _spared.append(True)
@@ -136,9 +137,10 @@ def _spare_collector() -> None:
 def _read_piece(
     partition: BusPartition, piece: Piece, form: str
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The batches of one slice, with the number of messages that were looked at for each.
+    """The batches of one slice, with the number of messages that were checked for each.
 
-    A bus that is away is waited for."""
+    Waits for an unreachable bus.
+    """
     access, part, location = partition.access, piece.part, piece.location
     flight = flight_of(piece.entity, access)
     patience = Patience(access.patience_s)
@@ -163,7 +165,7 @@ def _read_piece(
 
 
 def _where(access: Access, piece: Piece) -> str | None:
-    """Where a fragment is now; None while that is not known."""
+    """Where a fragment is now; None while that is unknown."""
     try:
         return discover(access, piece.entity).locations.get(piece.part.fragment)
     except BulkError as error:

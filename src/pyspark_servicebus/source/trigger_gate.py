@@ -1,8 +1,8 @@
-"""Whether a batch is worth its while yet.
+"""Whether a batch is worth starting yet.
 
 Owns `minMessagesPerTrigger` and `maxTriggerDelay`: a batch waits until enough messages are there or
-until the oldest wait is long enough. Every batch costs Spark some tenths of a second, however
-little is in it. Pure but for the clock, which is handed in.
+until the oldest has waited long enough. Every batch costs Spark some tenths of a second, however
+small it is. Pure; the clock is passed in.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class TriggerGate:
-    """Lets batches through one by one."""
+    """Decides for each batch whether it may start."""
 
     def __init__(
         self, messages_min: int, delay_ms: int, clock: Callable[[], float] = time.monotonic
@@ -21,10 +21,10 @@ class TriggerGate:
         self._waiting_since: float | None = None
 
     def lets_through(self, waiting: int) -> bool:
-        """Whether a batch of what waits is to begin now; asked at every trigger."""
+        """Whether a batch should start now; called at every trigger."""
         if not waiting:
             self._waiting_since = None
-            return True  # nothing waits: there is no batch either
+            return True  # nothing waits: there is no batch anyway
         now = self._clock()
         if self._waiting_since is None:
             self._waiting_since = now

@@ -266,7 +266,9 @@ def test_the_command_line_takes_what_aspire_appends(started: Started) -> None:
 
 
 def test_the_log_warns_of_the_published_key(started: Started) -> None:
-    assert "SAS_KEY_VALUE gives every right to whoever reaches the ports" in started.container.log()
+    assert (
+        "SAS_KEY_VALUE gives every right to anyone who reaches the ports" in started.container.log()
+    )
 
 
 def test_several_workers_say_once_that_they_are_up(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_unknown_records_and_versions_are_refused(bench: FragmentBench) -> None:
         load(1, SPEC, dump(bench.state)[:-1])
     with pytest.raises(StoreCorrupt, match="cut short"):
         unpack_sequences(b"123")
-    with pytest.raises(StoreCorrupt, match="not there"):
+    with pytest.raises(StoreCorrupt, match="does not exist"):
         replay(bench.state, 3, pack_overlay(None) + (5).to_bytes(8, "little"), 0, 0)
 
 

@@ -1,9 +1,8 @@
 """Reading AMQP 1.0 values [1.2, 1.6] from bytes.
 
-Owns the reading of any value and the stepping over one without reading it. Must raise
-nothing but `DecodeError`, whatever the bytes: they come from peers. Called for every
-performative that has no specialised reader, for message sections and for management
-bodies; message bodies are stepped over, never read.
+Owns the reading of any value and the skipping of one. Must raise nothing but `DecodeError`,
+whatever the bytes: they come from peers. Called for every performative that has no specialised
+reader, for message sections and for management bodies; message bodies are skipped, never read.
 """
 
 import struct
@@ -30,21 +29,21 @@ from partibus.amqp.codec.types import (
     UShort,
 )
 
-# The vendor's clients read this deep and no deeper. Reading takes at most 3 Python calls per
-# level, so a hostile value stops far from the interpreter's own limit.
+# The vendor's clients read exactly this deep. Reading takes at most 3 Python calls per level, so
+# a hostile value stops far from the interpreter's own limit.
 NESTING_MAX: Final = 64
 
-# Items of one list, map or array, again as in the vendor's clients. An empty list costs a
-# peer 1 byte and us 64, so the count is bounded beside the size.
+# Items of one list, map or array, again as in the vendor's clients. An empty list costs a peer 1
+# byte and us 64, so the count is bounded as well as the size.
 COMPOUND_COUNT_MAX: Final = 65_536
 
-# Elements of an array that take no bytes at all (null, true, uint 0, empty list). Here a
-# peer names a count for free: arrays of 10 bytes may make us build this many objects each.
+# Elements of an array that take no bytes at all (null, true, uint 0, empty list). Such a count is
+# free for a peer: arrays of 10 bytes may make us build this many objects each.
 ZERO_WIDTH_COUNT_MAX: Final = 128
 
-# How far a constructor byte and its value reach, by constructor: the whole length for
-# fixed widths, else one of the marks below. The second digit of a code tells its width
-# [1.2], but codes that name no type are refused rather than stepped over.
+# The length of a constructor byte and its value, by constructor: the whole length for fixed
+# widths, else one of the marks below. The second digit of a code gives its width [1.2], but codes
+# without a type are refused rather than skipped.
 STEP_DESCRIBED: Final = 0
 STEP_SIZE8: Final = -1
 STEP_SIZE32: Final = -4
@@ -99,8 +98,8 @@ def decode_value(buf: bytes, offset: int, end: int) -> tuple[object, int]:
 def skip_value(buf: bytes, offset: int, end: int) -> int:
     """The offset after the value at `offset`, found without reading the value.
 
-    A described value is a descriptor and a value one after the other, so stepping needs
-    a count of values to come and no recursion.
+    A described value is a descriptor followed by a value, so skipping needs a count of remaining
+    values and no recursion.
     """
     if end > len(buf):
         raise DecodeError("the value ends beyond the buffer")
@@ -134,7 +133,7 @@ def skip_value(buf: bytes, offset: int, end: int) -> int:
 
 
 def _decode(buf: bytes, offset: int, end: int, depth: int) -> tuple[object, int]:
-    """A value with its constructor. May raise IndexError for bytes that are not there."""
+    """A value with its constructor. May raise IndexError when bytes are missing."""
     if offset >= end:
         raise DecodeError("the value is cut short")
     code = buf[offset]
@@ -155,7 +154,7 @@ def _decode(buf: bytes, offset: int, end: int, depth: int) -> tuple[object, int]
 
 
 def _decode_body(code: int, buf: bytes, at: int, end: int, depth: int) -> tuple[object, int]:
-    """What follows the constructor `code`: also the form of an array's elements."""
+    """What follows the constructor `code`; array elements have this form too."""
     if code < 0xA0:
         return _decode_fixed(code, buf, at, end)
     if code & 0x10:
@@ -170,8 +169,8 @@ def _decode_body(code: int, buf: bytes, at: int, end: int, depth: int) -> tuple[
     if kind == 0xA1:
         return str(buf[start:stop], "utf-8"), stop
     if kind == 0xA3:
-        # Symbols are ASCII [1.6.21], yet the vendor's Python client writes UTF-8 into
-        # content-type; reading it so keeps such messages usable and is the same for ASCII.
+        # Symbols are ASCII [1.6.21], but the vendor's Python client writes UTF-8 into
+        # content-type; reading UTF-8 keeps such messages usable and is the same for ASCII.
         return Symbol(str(buf[start:stop], "utf-8")), stop
     if kind == 0xA0:
         return buf[start:stop], stop

@@ -1,9 +1,9 @@
 """Writing AMQP 1.0 values [1.2, 1.6] as bytes, each in its smallest form.
 
-Owns the writing of any value: compounds, arrays and described values here, scalars by way
-of `partibus.amqp.codec.scalars`. Must raise nothing but `EncodeError` for a value that has no
-AMQP form, and never write what `decode_value` would refuse. Called for performatives,
-outcomes, message sections and management bodies.
+Owns the writing of any value: compounds, arrays and described values here, scalars through
+`partibus.amqp.codec.scalars`. Must raise nothing but `EncodeError` for a value that has no AMQP
+form, and never write what `decode_value` would refuse. Called for performatives, outcomes, message
+sections and management bodies.
 """
 
 import struct
@@ -81,7 +81,7 @@ def encode_list(items: list[bytes]) -> bytes:
 
 
 def encode_compound(code: int, count: int, body: bytes) -> bytes:
-    """A list (0xC0), map (0xC1) or array (0xE0) of `count` items that fill `body`."""
+    """A list (0xC0), map (0xC1) or array (0xE0) of `count` items encoded in `body`."""
     size = len(body)
     if size < 255 and count < 256:
         return bytes((code, size + 1, count)) + body
@@ -147,7 +147,7 @@ _INTEGERS: Final[dict[int, tuple[int, bool]]] = {
     0x83: (8, True),
 }
 
-# What an element must be for the constructors that leave it nothing to say.
+# The only valid element for constructors without a value.
 _EMPTY_VALUES: Final[dict[int, object]] = {
     0x40: None,
     0x41: True,
@@ -237,7 +237,7 @@ def _compound_element(code: int, item: object, depth: int) -> bytes:
 
 
 def _width(code: int, n: int) -> bytes:
-    """A size or a count, in the one byte or four that `code` says."""
+    """A size or a count, in one byte or four depending on `code`."""
     width = 4 if code & 0x10 else 1
     try:
         return n.to_bytes(width, "big")

@@ -1,8 +1,8 @@
 """Reading the fields of a performative's list, typed and by position [1.4].
 
-Owns the way from a composite's bytes to its fields: any of list0, list8 and list32,
-trimmed or full. Must raise nothing but `DecodeError`. Used where a frame comes once per
-connection, session or link; transfers and dispositions have readers of their own.
+Owns the decoding of a composite's bytes to its fields: any of list0, list8 and list32, trimmed or
+full. Must raise nothing but `DecodeError`. Used where a frame comes once per connection, session or
+link; transfers and dispositions have readers of their own.
 """
 
 from partibus.amqp.codec.decode import DecodeError, decode_value, skip_value
@@ -39,7 +39,7 @@ class FieldReader:
 
     def __init__(self, buf: bytes, at: int, end: int) -> None:
         count, at, stop = list_header(buf, at, end)
-        # Every item takes a byte at least, so a hostile count ends here.
+        # Every item takes at least a byte, which limits a hostile count.
         if count > stop - at:
             raise DecodeError("a list has no room for its items")
         offsets = [at]

@@ -1,8 +1,8 @@
 """The properties section [3.2.4] as thirteen typed fields.
 
-Owns the names, order and types of the fields and their encoding. Must never look for the
-section inside a payload: `partibus.amqp.codec.sections` does, and hands the decoded list over.
-Called where the bus needs more than the message-id and the group-id, such as rules.
+Owns the names, order and types of the fields and their encoding. Must never look for the section
+inside a payload: `partibus.amqp.codec.sections` does, and passes the decoded list. Called where the
+bus needs more than the message-id and the group-id, such as rules.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ _DESCRIPTOR: Final = 0x73
 _FIELD_COUNT: Final = 13
 _MESSAGE_ID_TYPES: Final = (str, UUID, ULong, bytes)
 TTL_MS_MAX: Final = 0xFFFF_FFFF
-"""A uint, what a header holds; longer lives are cut to it, as the vendor's clients do."""
+"""A uint, the limit of a header; longer times are reduced to it, as the vendor's clients do."""
 
 
 class MessageProperties:
@@ -127,10 +127,11 @@ def encode_properties(properties: MessageProperties) -> bytes:
 
 
 def life_of(ttl_ms: int, properties: MessageProperties) -> int:
-    """The time to live of a message whose header says `ttl_ms`; negative when it has none.
+    """The time to live of a message whose header has `ttl_ms`; negative when there is none.
 
-    A header holds 49 days. Whoever wants more says so by the difference of the two times, as the
-    vendor's clients do."""
+    A header is limited to 49 days. A longer time is given by the difference of the two times, as
+    the vendor's clients do.
+    """
     created_ms, expires_ms = properties.creation_time_ms, properties.absolute_expiry_time_ms
     is_whole = 0 <= ttl_ms < TTL_MS_MAX
     if is_whole or created_ms is None or expires_ms is None or expires_ms <= created_ms:
@@ -144,7 +145,8 @@ def life_of(ttl_ms: int, properties: MessageProperties) -> int:
 def message_id_of(name: str, value: object) -> object:
     """A value that may be a message-id: ulong, uuid, binary or string [3.2.11-3.2.14].
 
-    A symbol is taken for the string that it spells."""
+    A symbol is read as a string.
+    """
     if value is None or type(value) in _MESSAGE_ID_TYPES:
         return value
     if isinstance(value, Symbol):

@@ -1,4 +1,4 @@
-"""Writing AMQP 1.0 values that hold no other value, each in its smallest form [1.6].
+"""Writing AMQP 1.0 values without nested values, each in its smallest form [1.6].
 
 Owns one encoder per scalar type and the table that finds it by Python class. Must raise
 nothing but `EncodeError` for a value outside its type's range. Called by

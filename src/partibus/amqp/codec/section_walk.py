@@ -1,8 +1,8 @@
 """The walk over a message's sections [3.2], one pass and no copies.
 
-Owns where the sections of a payload lie and what its header says. Must never read a body,
-and must raise nothing but `DecodeError` on a peer's bytes. Called for every message that
-arrives, so it is hot; `partibus.amqp.codec.sections` reads what this finds.
+Owns where the sections of a payload are and what its header contains. Must never read a body, and
+must raise nothing but `DecodeError` on a peer's bytes. Called for every arriving message, so it is
+hot; `partibus.amqp.codec.sections` reads what this finds.
 """
 
 import struct
@@ -30,7 +30,7 @@ FOOTER: Final = 0x78
 PRIORITY_DEFAULT: Final = 4  # [3.2.1]
 
 HEADER_FIELDS: Final = 5
-# What a header leaves open, in `MessageSections.header_flags`: a null is not a default.
+# Fields that a header leaves unset, in `MessageSections.header_flags`: a null is not a default.
 DURABLE_UNSET: Final = 4
 PRIORITY_UNSET: Final = 8
 ACQUIRER_SET: Final = 16
@@ -44,11 +44,11 @@ _LARGE_DATA: Final = bytes((0x00, 0x53, DATA, 0xB0))
 _LARGE_DATA_BYTES: Final = 8
 _NESTED_CODES: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 _EXPIRY_FIELD: Final = 8
-# The places in the properties that hold a text or an id, an id, and a time [3.2.4], as bits.
+# The fields of the properties that contain a text or an id, an id, and a time [3.2.4], as bits.
 _TEXT_FIELDS: Final = 0b1_0100_1111_1101
 _ID_FIELDS: Final = 0b0_0000_0010_0001
 _TIME_FIELDS: Final = 0b0_0011_0000_0000
-SHORT_TEXT: Final = 128  # ids that are longer are for the owner to look at
+SHORT_TEXT: Final = 128  # longer ids are left to the owner to check
 _ULONG_CODES: Final = (0x44, 0x53, 0x80)
 
 _SECTION_NAMES: Final[dict[str, int]] = {
@@ -69,10 +69,10 @@ class SectionOrderError(DecodeError):
 
 
 class MessageSections:
-    """Where the sections of one payload lie, and what its header says.
+    """Where the sections of one payload are, and what its header contains.
 
-    Offsets are those of a section's first byte, its descriptor; -1 stands for absent, and
-    an `_end` is the first byte after. The bare message is `payload[bare_offset:bare_end]`.
+    Offsets are those of a section's first byte, its descriptor; -1 means absent, and an `_end` is
+    the first byte after. The bare message is `payload[bare_offset:bare_end]`.
     """
 
     __slots__ = (
@@ -123,8 +123,8 @@ class MessageSections:
         self.expiry_offset = -1  # of absolute-expiry-time, only when it is set
         self.has_long_property = False  # a text in the properties is longer than SHORT_TEXT
         self.has_nested_property = False  # an application property is a list, map or array
-        self.has_unread = False  # a text beyond ASCII, or a rare type: only reading it tells
-        self.has_nested = False  # a value anywhere else may hold others, and was stepped over
+        self.has_unread = False  # a non-ASCII text, or a rare type: it must be decoded
+        self.has_nested = False  # a value elsewhere may be nested, and was skipped
 
 
 def parse_sections(payload: bytes, start: int = 0, end: int = -1) -> MessageSections:
@@ -149,8 +149,8 @@ def parse_first_frame(
 ) -> MessageSections | None:
     """The sections of a message of which payload[start:end] is the first frame of several.
 
-    None unless its last section is one of data that fills all other frames: the rest of such a
-    message need not be looked at. `bare_end` then lies beyond the first frame.
+    None unless its last section is a data section that fills all other frames: the rest of such a
+    message need not be parsed. `bare_end` is then beyond the first frame.
     """
     whole_end = start + whole_bytes
     found = MessageSections(whole_end)
@@ -159,7 +159,7 @@ def parse_first_frame(
     except (DecodeError, IndexError, struct.error):
         return None
     at = found.body_offset
-    # What was read before the body lies before it, and so within the first frame.
+    # What was read before the body comes before it, and so is within the first frame.
     if at < 0 or at + _LARGE_DATA_BYTES > end or payload[at : at + 4] != _LARGE_DATA:
         return None
     size: int = _UINT32.unpack_from(payload, at + 4)[0]
@@ -167,10 +167,10 @@ def parse_first_frame(
 
 
 def parse_in_order(payload: bytes) -> tuple[bytes, MessageSections]:
-    """The payload with its sections in order, and where they lie.
+    """The payload with its sections in order, and where they are.
 
-    The order is a must of [3.2] that clients in use do not keep: rhea, on which the vendor's
-    JavaScript client stands, writes the footer before the body.
+    The order is required by [3.2], but some clients do not keep it: rhea, on which the vendor's
+    JavaScript client is based, writes the footer before the body.
     """
     try:
         return payload, parse_sections(payload)
@@ -180,7 +180,7 @@ def parse_in_order(payload: bytes) -> tuple[bytes, MessageSections]:
 
 
 def in_order(payload: bytes) -> bytes:
-    """The same sections in order; those of a body keep theirs among themselves."""
+    """The same sections in order; those of a body keep their relative order."""
     parts: list[tuple[int, int, bytes]] = []
     at = 0
     end = len(payload)
@@ -194,7 +194,7 @@ def in_order(payload: bytes) -> bytes:
 
 
 def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) -> int:
-    """Walk until the payload's end, which a section that is cut short oversteps."""
+    """Walk until the payload's end; a truncated section ends beyond it."""
     last = 0
     while at < end:
         if payload[at] == 0x00 and payload[at + 1] == 0x53:
@@ -228,7 +228,7 @@ def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) ->
 
 
 def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
-    """The five fields [3.2.1], written out because every message passes here."""
+    """The five fields [3.2.1], unrolled because every message passes here."""
     if payload[value] == 0xC0:
         stop = value + 2 + payload[value + 1]
         count = payload[value + 2]
@@ -372,7 +372,7 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
         else:
             step = STEPS[code]
             if code == 0x73 or (step <= 0 and code != 0xA0 and code != 0xB0):
-                found.has_unread = True  # a character, a text, or what holds others
+                found.has_unread = True  # a character, a text, or a nested value
             if step > 0 and code != 0x45:
                 at += step
             else:
@@ -438,7 +438,7 @@ def _walk_body(payload: bytes, found: MessageSections, at: int, end: int) -> int
 
 
 def _walk_last(payload: bytes, found: MessageSections, at: int, end: int) -> int:
-    """A footer, and the place where the vendor's Python client puts delivery annotations."""
+    """A footer, and delivery annotations where the vendor's Python client puts them."""
     section, value = read_descriptor(payload, at, end)
     if section == FOOTER:
         at = _step_map(payload, found, value, end)

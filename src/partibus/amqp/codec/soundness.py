@@ -1,11 +1,11 @@
-"""Whether the values inside a message are what they claim to be.
+"""Whether the values inside a message are well-formed.
 
-Owns the check of a new message's nested values: how deep they go, and that lists, maps and arrays
-hold as many items as they say; and of what its properties and annotations hold that is not plain
-ASCII or has a rare type, which is read. The walk over a message steps over such values, and whoever
-receives it reads them: a few bytes that claim a billion items, nest a thousand lists, or are no
-UTF-8, would take down the reader. Must raise nothing but `DecodeError`. Called once for a message
-with such values on its way in, never for one that is stored already. Compiled.
+Owns the check of a new message's nested values: how deep they are, and that lists, maps and arrays
+have as many items as they claim; and of properties and annotations that are not plain ASCII or have
+a rare type, which are decoded. The walk over a message skips such values, but its receiver decodes
+them: a few bytes that claim a billion items, nest a thousand lists, or are not UTF-8, would take
+down the reader. Must raise nothing but `DecodeError`. Called once for an arriving message with such
+values, never for a stored one. Compiled.
 """
 
 import struct
@@ -30,7 +30,7 @@ _UINT32: Final = struct.Struct(">I")
 
 
 def require_sound_message(payload: bytes, start: int, end: int, sections: MessageSections) -> None:
-    """Raise DecodeError where the walk over payload[start:end] has passed over what is wrong."""
+    """Raise DecodeError if something that the walk over payload[start:end] has skipped is wrong."""
     if sections.has_nested:
         require_sound(payload[start:end])
     if sections.has_unread:
@@ -40,7 +40,7 @@ def require_sound_message(payload: bytes, start: int, end: int, sections: Messag
 
 
 def require_sound(payload: bytes) -> None:
-    """Raise DecodeError unless every value in the sections of `payload` is sound."""
+    """Raise DecodeError unless every value in the sections of `payload` is well-formed."""
     at = 0
     end = len(payload)
     try:
@@ -70,7 +70,7 @@ def _check(buf: bytes, at: int, end: int, depth: int) -> int:
 
 
 def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
-    """What follows a constructor that a size comes behind: also an element of an array."""
+    """What follows a constructor with a size; array elements have this form too."""
     if STEPS[code] == STEP_INVALID:
         raise DecodeError(f"no type has the constructor 0x{code:02x}")
     is_wide = code & 0x10 != 0
@@ -96,7 +96,7 @@ def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
 
 
 def _check_items(buf: bytes, at: int, stop: int, count: int, depth: int) -> None:
-    if count > stop - at:  # an item takes a byte at least
+    if count > stop - at:  # an item takes at least a byte
         raise DecodeError(f"{count} items are claimed in {stop - at} bytes")
     for _ in range(count):
         at = _check(buf, at, stop, depth)

@@ -1,4 +1,4 @@
-"""The AMQP 1.0 types that Python has no word for [1.6].
+"""The AMQP 1.0 types without a Python equivalent [1.6].
 
 Owns the value classes that carry an AMQP type through a decode and an encode. Plain
 `None bool int float str bytes UUID list dict` stand for null, boolean, long, double,
@@ -168,8 +168,8 @@ class Array:
 class Pairs:
     """A map whose keys a dict would merge or refuse [1.6.23].
 
-    Long 1, boolean true and uint 1 are three keys in AMQP and one in Python; a list is a
-    key in AMQP and none in Python. Such maps decode to this, every other to a dict.
+    Long 1, boolean true and uint 1 are three keys in AMQP and one in Python; a list can be a key in
+    AMQP but not in Python. Such maps decode to this, all others to a dict.
     """
 
     __slots__ = ("items",)

@@ -1,7 +1,7 @@
-"""What verbs need to know of entities, from Partibus or from the vendor's cloud.
+"""Facts about entities for verbs, from Partibus or from the vendor's cloud.
 
-Owns the choice of whom to ask: our own administration reports more and is asked first, the
-management API is what the cloud has. Called by `dlq` and by shell completion.
+Owns the choice of the source: our own administration reports more and is tried first, the cloud has
+only the management API. Called by `dlq` and by shell completion.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def dead_letter_counts(place: Place) -> Iterator[tuple[str, int]]:
 
 
 def refuse_duplicates_at_risk(place: Place, path: str) -> None:
-    """An entity that would drop a message with an id that it remembers (DUP-1)."""
+    """Refuse an entity that would drop a message with an id that it remembers (DUP-1)."""
     try:
         with atom_at(place) as atom:
             found = atom.get("queue", path)

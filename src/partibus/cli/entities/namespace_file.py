@@ -1,8 +1,8 @@
 """A whole namespace as one file: the tables of a definitions file, written and compared.
 
-Owns the way from entities of the management API to the tables of our TOML (and the same as JSON)
-and back. Values that are the vendor's defaults are left out, so that the file says what its
-author meant. Policies and keys never leave a server. Called by `partibus namespace`.
+Owns the conversion of entities of the management API to the tables of our TOML (and the same as
+JSON) and back. The vendor's defaults are left out, so that the file contains only what its author
+chose. Policies and keys must never leave a server. Called by `partibus namespace`.
 """
 
 import json
@@ -36,7 +36,7 @@ _TABLES: Final[dict[Kind, tuple[Mapping[str, definition_fields.Field], EntitySpe
     "topic": (definition_fields.TOPIC_FIELDS, TopicSpec()),
     "subscription": (definition_fields.SUBSCRIPTION_FIELDS, SubscriptionSpec()),
 }
-# Servers tell the size that their tier gives; a file that repeats it would bind another tier.
+# Servers report the size of their tier; a file with it would not fit another tier.
 _MESSAGE_SIZE: Final = "max_message_size_in_kilobytes"
 _MESSAGE_SIZES_USUAL: Final = (256, 1024)
 _KINDS: Final[dict[EntityKind, Kind]] = {
@@ -78,7 +78,7 @@ def _table(kind: Kind, entity: Table, partition_counts: Mapping[str, int]) -> Ta
 
 
 def local_path(address: str) -> str:
-    """A forwarding address without the host, which differs from server to server."""
+    """A forwarding address without the host, which differs between servers."""
     return address.split("://", 1)[1].partition("/")[2] if "://" in address else address
 
 
@@ -96,7 +96,7 @@ class Declared:
 
 
 def load_namespace(file: Path) -> list[Declared]:
-    """What a file declares: TOML, the JSON of an export, or the emulator's Config.json."""
+    """The declarations of a file: TOML, the JSON of an export, or the emulator's Config.json."""
     definitions = _definitions(file)
     return [
         Declared(
@@ -170,7 +170,7 @@ def rule_table(rule: RuleSpec) -> Table:
 
 
 def toml_text(tables: Table) -> str:
-    """The tables as TOML; strings and keys are JSON's, which TOML reads alike."""
+    """The tables as TOML; strings and keys are written as JSON, which TOML reads the same way."""
     lines: list[str] = []
     for kind in ("queue", "topic"):
         for table in tables.get(kind, []):

@@ -1,8 +1,8 @@
-"""Making a running server what a file declares, entity by entity.
+"""Applying a file to a running server, entity by entity.
 
-Owns the order (destinations before those that forward to them, topics before subscriptions,
-new rules before the default one goes) and the comparison of what is with what should be.
-Nothing is ever deleted but the default rule of a new subscription. Called by `namespace import`.
+Owns the order (destinations before those that forward to them, topics before subscriptions, new
+rules before the default one is deleted) and the comparison with the present state. It must never
+delete anything except the default rule of a new subscription. Called by `namespace import`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _FORWARDS: Final = ("forward_to", "forward_dead_lettered_messages_to")
 
 @dataclass(slots=True, frozen=True)
 class Result:
-    """What became of one entity; `differences` name properties and rules."""
+    """The result for one entity; `differences` name properties and rules."""
 
     path: str
     kind: str
@@ -38,7 +38,7 @@ class Import:
         self._forwarding: list[tuple[Declared, dict[str, Any]]] = []
 
     def take(self, declared: Declared) -> Result:
-        """Create, compare or update one entity; its forwards wait for `finish`."""
+        """Create, compare or update one entity; its forwarding waits for `finish`."""
         try:
             found = self._atom.get(declared.kind, declared.path)
         except AtomError as error:
@@ -48,7 +48,7 @@ class Import:
         return self._compare(declared, found)
 
     def finish(self) -> None:
-        """Every destination exists now."""
+        """Set the forwarding: every destination exists now."""
         for declared, forwards in self._forwarding:
             self._atom.update(declared.kind, declared.path, forwards)
 

@@ -1,8 +1,8 @@
 """Flags for the properties of entities, made from the table of properties.
 
-Owns how a property becomes a flag and how its value is read: the name in kebab case, switches
-with a `no-` form, durations as people or as ISO 8601 write them. Called by the verbs that create
-and update entities, so that all of them speak alike.
+Owns how a property becomes a flag and how its value is read: the name in kebab case, switches with
+a `no-` form, durations in short form or as ISO 8601. Used by the verbs that create and update
+entities, so that all of them are consistent.
 """
 
 import inspect
@@ -51,7 +51,7 @@ def iso_duration(text: str) -> str:
 
 
 def field_parameters(kind: Kind, *, for_update: bool) -> list[inspect.Parameter]:
-    """A parameter for each property; those that are fixed can only be given at creation."""
+    """A parameter for each property; fixed ones can only be given at creation."""
     return [
         inspect.Parameter(
             field.key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(field)

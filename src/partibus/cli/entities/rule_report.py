@@ -1,7 +1,7 @@
-"""What rules make of a message, written for people or for programs.
+"""The result of rules for a message, for people or for programs.
 
-Owns the words and tables of `partibus rule test` and `partibus rule explain`; the
-facts are `rules.reach`'s. Called by the verbs about rules.
+Owns the texts and tables of `partibus rule test` and `partibus rule explain`; the facts come from
+`rules.reach`. Called by the verbs about rules.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def _print_term(term: Term, indent: str) -> None:
 
 
 def format_edit(edit: Edit) -> str:
-    """An edit in the words of the language."""
+    """An edit in the syntax of actions."""
     name = f"sys.{SYSTEM_NAMES[edit.name]}" if edit.scope == "sys" else edit.name
     if edit.value is REMOVED:
         return f"REMOVE {name}"

@@ -1,8 +1,8 @@
 """Where `partibus rule test` and `rule explain` take rules from: a file, or a live server.
 
-Owns the way from either to subscriptions with their rules, checked as a server checks them. A file
-is read into a catalog that is thrown away; a server is asked over the management API, which is
-that of Azure too. Nothing is changed and nothing is sent.
+Owns how subscriptions with their rules are read from either, checked as a server checks them. A
+file is read into a temporary catalog; a server is queried over the management API, which Azure has
+too. It must never change or send anything.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ _ON_ERRORS = "dead_lettering_on_filter_evaluation_exceptions"
 
 
 class RuleSource(NamedTuple):
-    """Subscriptions by path, the topics there are, and where they come from in words."""
+    """Subscriptions by path, the existing topics, and where they come from, as text."""
 
     subscriptions: dict[str, SubscriptionSpec]
     topics: list[str]
@@ -41,14 +41,14 @@ class RuleSource(NamedTuple):
         return [path for path in self.subscriptions if path_key(path).startswith(start)]
 
     def find(self, path: str) -> str | None:
-        """The subscription of a path, which may leave out the word Subscriptions."""
+        """The subscription at a path, which may omit the word Subscriptions."""
         topic, _, name = path.rpartition("/")
         wanted = (path_key(path), path_key(subscription_path(topic, name)))
         return next((known for known in self.subscriptions if path_key(known) in wanted), None)
 
 
 def rules_of_file(file: Path) -> RuleSource:
-    """What a file declares."""
+    """The rules declared in a file."""
     configuration = resolve_configuration({"config": file}, {})
     catalog = Catalog(profile=configuration.settings.profile)
     assert configuration.definitions is not None
@@ -63,7 +63,7 @@ def rules_of_file(file: Path) -> RuleSource:
 
 
 def rules_of_server(place: Place, topic: str | None) -> RuleSource:
-    """What a server has at this moment, of one topic or of all."""
+    """The present rules of a server, of one topic or of all."""
     with atom_at(place) as atom:
         names = [str(one["name"]) for one in atom.list("topic")]
         wanted = [n for n in names if topic is None or path_key(n) == path_key(topic)]
@@ -77,7 +77,7 @@ def rules_of_server(place: Place, topic: str | None) -> RuleSource:
     }
     for entity in parse_toml(Path(place.url), toml_text({"topic": tables})).entities:
         if isinstance(entity.spec, SubscriptionSpec):
-            # In a file no rule means the rule $Default; here it means that nothing is taken.
+            # In a file no rule means the rule $Default; here it means that nothing is selected.
             rules = () if path_key(entity.path) in bare else entity.spec.rules
             for rule in rules:
                 check_rule(rule)

@@ -62,7 +62,7 @@ def path_of(kind: Kind, given: dict[str, Any]) -> str:
 
 def _group(kind: Kind) -> Callable[[], None]:
     def group() -> None:
-        """Made below."""
+        """Replaced below."""
 
     group.__doc__ = f"Create, inspect and change {_PLURALS[kind]}."
     return group
@@ -118,7 +118,7 @@ def _list(kind: Kind) -> Callable[..., None]:
 
         with atom_at(place) as atom:
             if kind == "subscription":
-                atom.get("topic", given["topic"])  # a list below nothing would be empty
+                atom.get("topic", given["topic"])  # the list of a missing topic would be empty
             found = list(atom.list(kind, given.get("topic", "")))
         if given["json"]:
             print_json({_PLURALS[kind]: found})

@@ -1,6 +1,6 @@
 """A quick load: messages through one entity and back, with rates and latencies.
 
-Owns the run and its numbers. Each message carries the moment of its sending, so that latency is
+Owns the run and its numbers. Each message contains the time of its sending, so that latency is
 measured from the send to the receipt on the same clock. It measures this client as much as the
 server: one process, one connection for each side. Called by `partibus bench`.
 """
@@ -23,7 +23,7 @@ RUN_PROPERTY: Final = "partibus-bench-run"
 SENT_PROPERTY: Final = "partibus-bench-sent-ns"
 PREFETCH: Final = 500
 QUIET_SECONDS_MAX: Final = 10.0
-"""After this long without a message, the missing ones are not coming any more."""
+"""After this long without a message, the missing ones are considered lost."""
 _PERCENTILES: Final = (50, 90, 99, 100)
 
 
@@ -79,7 +79,7 @@ class Load:
             try:
                 await self._rounds(receiver, foreign, advance, ready)
             finally:
-                # Only now: what goes back at once would come again at once.
+                # Only now: if returned at once, they would be received again at once.
                 await receiver.give_back(foreign)
 
     async def _rounds(
@@ -105,7 +105,7 @@ class Load:
     async def _take(
         self, receiver: Receiver, messages: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
-        """Complete what is ours; answers what is not."""
+        """Complete our own messages; returns the others."""
         now = time.perf_counter_ns()
         ours: list[ReceivedMessage] = []
         foreign: list[ReceivedMessage] = []

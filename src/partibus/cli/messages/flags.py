@@ -1,7 +1,7 @@
 """A message described on the command line: its properties, for trying out rules.
 
-Owns the JSON form of a message and the view that it becomes, with what the flags say on top;
-the words of a property are `typed_properties`'. Nothing is sent. Called by the verbs about rules.
+Owns the JSON form of a message and the view made of it, with the flags applied; `typed_properties`
+parses properties. It must never send anything. Called by the verbs about rules.
 """
 
 import datetime
@@ -30,7 +30,7 @@ _SYSTEM_TYPES: Final[dict[str, type]] = {
 def message_view(
     file: Path | None, properties: list[str], system: Mapping[str, str | None]
 ) -> MappingView:
-    """The message of a JSON file (`-` is stdin), with what the flags say on top of it."""
+    """The message in a JSON file (`-` is stdin), with the flags applied."""
     user: dict[str, object] = {}
     known: dict[str, object] = {
         "enqueuedtimeutc": datetime.datetime.now(datetime.UTC),
@@ -85,7 +85,7 @@ def _read_json(
 
 
 def _json_value(value: object) -> object:
-    """A plain value, or `{"type": "time", "value": "..."}` for what JSON has no word for."""
+    """A plain value, or `{"type": "time", "value": "..."}` for types that JSON lacks."""
     if isinstance(value, dict) and value.keys() == {"type", "value"}:
         try:
             return TYPES[str(value["type"])].to_value(str(value["value"]))

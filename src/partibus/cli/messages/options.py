@@ -1,4 +1,4 @@
-"""Options that give fields to messages: for `send` and `schedule`, in the same words.
+"""Options for the fields of messages, the same in `send` and `schedule`.
 
 Owns the flags, their help and their reading into typed values. A verb has all of them by gathering
 a `message_template`.
@@ -70,7 +70,7 @@ def message_template(
     at: At = None,
     delay: Delay = None,
 ) -> "OutgoingMessage":
-    """A message without a body, with the fields that the options give."""
+    """A message without a body, with the fields of the options."""
     from partibus.cli.messages.typed_properties import read_properties
     from partibus.client.message import OutgoingMessage
 

@@ -1,8 +1,8 @@
 """Messages on stdout: a line each for people, JSON or bare bodies for programs.
 
-Owns the three looks of a message and the choice between them: people at a terminal get
-lines, a pipe gets JSON. Every message is flushed before the next step, so that what was
-settled was printed. Called by the verbs that receive or peek.
+Owns the three formats of a message and the choice between them: people at a terminal get lines, a
+pipe gets JSON. Every message is flushed before the next step, so that a message is printed before
+it is settled. Called by the verbs that receive or peek.
 """
 
 import json
@@ -32,7 +32,7 @@ _ACTIVE: Final = "active"
 
 
 def chosen_look(json_flag: bool, look: Look | None) -> Look:
-    """What the options say; else what suits the reader."""
+    """The format of the options; else the one that suits the output."""
     if json_flag:
         return "json"
     if look is not None:
@@ -41,14 +41,14 @@ def chosen_look(json_flag: bool, look: Look | None) -> Look:
 
 
 class MessagePrinter:
-    """Prints messages in one look and counts them."""
+    """Prints messages in one format and counts them."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
         self.count = 0
 
     def show(self, message: IncomingMessage) -> None:
-        """Print one and hand it to the reader at once."""
+        """Print one message and flush the output."""
         self.count += 1
         if self._look == "json":
             sys.stdout.write(json.dumps(message_to_json(message), ensure_ascii=False) + "\n")
@@ -70,7 +70,7 @@ def _write_body(message: IncomingMessage) -> None:
 
 
 def line_of(message: IncomingMessage, width: int) -> str:
-    """One line for people: number, time, the body's beginning, and what else it carries."""
+    """One line for people: number, time, the beginning of the body, and other fields."""
     fields = message_to_json(message)
     marks = [f"{word}={fields[name]}" for word, name in _MARKS if fields.get(name) is not None]
     if message.state != _ACTIVE:
@@ -91,7 +91,7 @@ def line_of(message: IncomingMessage, width: int) -> str:
 
 
 def preview(fields: dict[str, object]) -> str:
-    """The beginning of a body in one line; of bytes that are not text only the size is shown."""
+    """The beginning of a body in one line; for bytes that are not text only the size."""
     if "body_base64" in fields:
         return f"<{format_bytes(len(str(fields['body_base64'])) * 3 // 4)} of bytes>"
     body = fields.get("body", "")

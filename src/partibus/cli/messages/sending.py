@@ -1,4 +1,4 @@
-"""Sending a stream of messages: one by one or in batches, as fast as may be or at a rate.
+"""Sending a stream of messages: one by one or in batches, as fast as possible or at a rate.
 
 Owns the pace, the filling of batches and the count of what the bus has confirmed. A message
 counts when the bus has it durably, not when it was written. Called by `send`, `dlq` and
@@ -14,14 +14,14 @@ from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
 from partibus.client.messages.pacing import Pacer
 
 BATCH_BYTES_MAX: Final = 256 * 1024
-"""Where the bus does not say; what every tier takes."""
+"""The default if the bus gives no limit; every tier accepts it."""
 _BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
 _ENVELOPE_BYTES: Final = 512  # ids of the first message and the sections around them
 _PER_MESSAGE_BYTES: Final = 8
 
 
 class MessageStream:
-    """Messages on their way through one sender."""
+    """Messages sent through one sender."""
 
     def __init__(self, sender: Sender, batch: int, pacer: Pacer) -> None:
         self._sender = sender
@@ -35,7 +35,7 @@ class MessageStream:
 
     @property
     def confirmed(self) -> int:
-        """How many messages the bus has taken; batches are confirmed in order."""
+        """How many messages the bus has accepted; batches are confirmed in order."""
         if self._batch == 1:
             return self._sender.accepted
         return sum(self._sizes[: self._sender.accepted])
@@ -56,7 +56,7 @@ class MessageStream:
             await self._post_batch()
 
     async def finish(self) -> None:
-        """Everything is out and confirmed; raises the first refusal."""
+        """Wait until everything is sent and confirmed; raises the first refusal."""
         await self._post_batch()
         await self._sender.confirmed()
 
@@ -70,7 +70,7 @@ class MessageStream:
 
 
 def batch_bytes_max(sender: Sender) -> int:
-    """How large a batch the bus takes on this link."""
+    """The maximum size of a batch on this link."""
     link = sender.usable()
     reported = link.properties.get(_BATCH_SIZE_PROPERTY)
     most = int(reported) if isinstance(reported, int) else link.remote_max_message_size

@@ -1,9 +1,9 @@
 """Application properties as typed on a command line: NAME=VALUE, or NAME:TYPE=VALUE.
 
-Owns the words of `--property`, which mean the same in every verb: text, unless a type is said.
-A type is never guessed, since filters tell 5 from "5". `send` and its kin want AMQP values
-(`read_properties`), the verbs that try rules want what a rule would see of those
-(`read_values`). Nothing is sent here.
+Owns the syntax of `--property`, which is the same in every verb: text, unless a type is given. A
+type is never guessed, since filters distinguish 5 from "5". `send` and similar verbs need AMQP
+values (`read_properties`), the verbs that test rules need the values that a rule would see
+(`read_values`). It must never send anything.
 """
 
 import datetime
@@ -25,7 +25,7 @@ INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
 
 
 class Type(NamedTuple):
-    """A type by its two readings: what a rule sees of a text, and what that is in AMQP."""
+    """A type with two conversions: from text to the value that a rule sees, and to AMQP."""
 
     to_value: Callable[[str], object]
     """Raises ValueError when the text is not of this type."""
@@ -33,7 +33,7 @@ class Type(NamedTuple):
 
 
 def _needed(read: Callable[[str], object]) -> Callable[[str], object]:
-    """A reader that answers None for what it cannot read, as one that raises."""
+    """A reader that returns None for invalid text, as one that raises."""
 
     def reader(text: str) -> object:
         value = read(text)
@@ -97,7 +97,7 @@ TYPES: Final[dict[str, Type]] = {
 
 
 def read_properties(given: Iterable[str]) -> dict[str, object]:
-    """The AMQP values of all `--property` options; the last of one name wins."""
+    """The AMQP values of all `--property` options; of equal names the last counts."""
     return {name: kind.to_amqp(value) for name, kind, value in map(_read, given)}
 
 

@@ -1,7 +1,7 @@
 """What the verbs about claims, cursors and stages have in common.
 
-Owns their two shapes: a table of what an entity has, and a change after a question. What there is
-and what became of it is the server's answer at that moment.
+Owns their two forms: a table of what an entity has, and a change after a confirmation. The content
+is the server's answer.
 """
 
 import datetime
@@ -26,7 +26,7 @@ def show_table(
     nothing: str,
     json: bool,
 ) -> None:
-    """Print what an entity has of something, or that there is nothing; {} is the entity's name."""
+    """Print a table for an entity, or that it is empty; {} is the entity's name."""
     answer = server_at(place).ask("GET", f"/entities/{entity}/{what}")
     if json:
         print_json(answer)
@@ -47,7 +47,7 @@ def change(
     yes: bool,
     json: bool,
 ) -> None:
-    """Ask, change, and print what became of it."""
+    """Confirm, change, and print the result."""
     from partibus.cli.confirming import confirm
 
     confirm(question, yes)

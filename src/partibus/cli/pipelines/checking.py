@@ -1,6 +1,6 @@
-"""A Spark session for the verbs that only check: nothing of it is recorded or shown.
+"""A Spark session for the verbs that only check: it leaves no records and no output.
 
-Owns where Spark's own words go meanwhile. Called by `partibus pipeline check` and by `--check`.
+Owns where Spark's own output goes meanwhile. Called by `partibus pipeline check` and by `--check`.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session_for_check(running: "Execution") -> "Iterator[SparkSession]":
-    """A session for the time of the block."""
+    """A session for the duration of the block."""
     from pyspark_servicebus.pipelines.run.session import spark_session
     from pyspark_servicebus.pipelines.transform import own_session
 

@@ -1,7 +1,7 @@
-"""Options that every verb of `partibus pipeline` has, in the same words everywhere.
+"""Options of every verb of `partibus pipeline`, with the same text everywhere.
 
-Owns `runs_pipeline`, which gives a verb how it is to be run as one `Execution`, and what stands
-around every such verb. The options themselves are declared beside the pipelines, for scripts too.
+Owns `runs_pipeline`, which gives a verb its options as one `Execution`, and wraps every such verb.
+The options themselves are declared with the pipelines, for scripts too.
 """
 
 from collections.abc import Callable

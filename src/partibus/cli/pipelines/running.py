@@ -2,7 +2,7 @@
 
 Owns the late import of Spark and of the pipelines, with the pip command where they are missing, and
 the translation of their errors. Every verb of `partibus pipeline` that starts one ready-made
-pipeline goes through `run_pipeline`; all of them stand inside `pipelines_ready`.
+pipeline uses `run_pipeline`; all of them run inside `pipelines_ready`.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ PIP: Final = "pip install 'partibus[spark]'"
 
 @contextmanager
 def pipelines_ready() -> Iterator[None]:
-    """Around all use of the pipelines: what is missing or wrong is reported in one line."""
+    """Wraps all use of the pipelines: what is missing or wrong is reported in one line."""
     from partibus.cli.failures import CommandFailed
     from partibus.server.failure import EXIT_FAILED, EXIT_USAGE
 
@@ -57,7 +57,7 @@ def run_pipeline(
     work: "Callable[[SparkSession, Settings, Progress], Report]",
     settings: Settings,
 ) -> None:
-    """Run a pipeline in a session of its own and print its report; an error if it falls short."""
+    """Run a pipeline in its own session and print its report; an error if it falls short."""
     from pyspark_servicebus.pipelines.run.arguments import job_of, run_job
     from pyspark_servicebus.pipelines.run.reports import all_done
     from pyspark_servicebus.pipelines.run.state import checked_name
@@ -70,14 +70,14 @@ def run_pipeline(
 
 
 def bus_of(place: "Place") -> "BusPlace":
-    """The bus that the options of the command line mean."""
+    """The bus that the options select."""
     from pyspark_servicebus.pipelines.run.place import BusPlace
 
     return BusPlace(connection_string=_text(place.connection), ca_file=place.ca_file)
 
 
 def check_entity(bus: "BusPlace", entity: str) -> None:
-    """Say at once, before Spark starts, that a bus is away or has no such entity."""
+    """Report before Spark starts that a bus is unreachable or has no such entity."""
     from partibus.cli.failures import CommandFailed
     from partibus.server import failure
     from pyspark_servicebus.access import Access

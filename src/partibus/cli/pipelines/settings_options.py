@@ -1,9 +1,9 @@
 """The options of a pipeline verb, made from the settings of its pipeline.
 
 Owns `with_settings`: each setting that `pyspark_servicebus.pipelines` declares becomes an option or
-an argument with its help, default and choices, and the verb gets what was typed as one table. What
-a value means, and whether it is a valid one, is decided where the settings are declared. Settings
-are declarations alone: neither Spark nor the client is imported for them.
+an argument with its help, default and choices, and the verb gets the given values as one table.
+What a value means, and whether it is valid, is decided where the settings are declared. Settings
+are only declarations: neither Spark nor the client is imported for them.
 """
 
 import inspect

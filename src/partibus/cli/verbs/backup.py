@@ -1,7 +1,7 @@
 """`partibus backup ...`: copies of everything, made while the server runs or while it is stopped.
 
-Owns the words of the verbs. What a backup is, and how it is kept, is `partibus.backup`'s; how a
-running server is captured at one moment is its own. Called by the table of verbs.
+Owns the options and texts of the verbs. `partibus.backup` owns what a backup is and how it is kept;
+a running server captures itself. Called by the table of verbs.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def _make(
     from partibus.backup.repository import Repository
 
     with contextlib.ExitStack() as stack:
-        # First: a server need not hold files for a directory that cannot be used.
+        # First: the server should not keep files for a directory that cannot be used.
         repository = stack.enter_context(Repository(to).opened(writable=True))
         source: Source
         if settings is None:
@@ -117,7 +117,7 @@ def _make(
 
 
 def _swept(repository: "Repository") -> int:
-    """What an interrupted backup left; a manifest that cannot be read keeps everything."""
+    """Remove what an interrupted backup left; an unreadable manifest keeps everything."""
     from partibus.domain.errors import StoreCorrupt
 
     with contextlib.suppress(StoreCorrupt):
@@ -243,7 +243,7 @@ def prune(
         with Repository(directory).opened(writable=True) as repository:
             going = repository.ids()[:-keep]
             for name in repository.ids():
-                repository.manifest(name)  # one that cannot be read is found before any goes
+                repository.manifest(name)  # an unreadable one is found before any is deleted
             for name in going:
                 repository.drop_manifest(name)
             return going, *repository.sweep()
@@ -349,7 +349,7 @@ def _progress(what: str, total: int | None) -> "Iterator[Advance]":
 
 
 def _reported_offline(work: Callable[[], Result]) -> Result:
-    """Work on files; a refusal is one line and a code."""
+    """Work on files; a refusal is one line and an exit code."""
     from partibus.domain.errors import BusError
     from partibus.server.failure import report
 

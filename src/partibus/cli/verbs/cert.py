@@ -1,7 +1,7 @@
-"""`partibus cert ...`: the certificate that a server shows, and how to have clients trust it.
+"""`partibus cert ...`: the certificate of a server, and how clients can trust it.
 
-Owns the words of the answers. What is made and where it lies is `listener.tls`'s; a server that
-runs on the same files serves what is made here from its next connection on.
+Owns the texts of the answers. `listener.tls` makes and stores the files; a server that uses the
+same files serves the new certificate from its next connection on.
 """
 
 from pathlib import Path

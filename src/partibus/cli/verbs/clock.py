@@ -1,7 +1,7 @@
 """`partibus clock ...`: the time of a server for tests.
 
-Owns the words and flags. The server moves its time, and only when it was started with
-`--fake-time` or `--testing`; the key of the connection string says whose time is meant.
+Owns the texts and flags. The server advances its time, only if it was started with `--fake-time` or
+`--testing`; the key of the connection string selects the namespace.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Final

@@ -1,7 +1,7 @@
-"""`partibus cluster ...`: the nodes of a cluster and the certificates they know each other by.
+"""`partibus cluster ...`: the nodes of a cluster and their certificates.
 
-Owns the options and the words. Certificates are made by `server.nodes.certificates`, a running
-cluster is asked by `server.nodes.operations`.
+Owns the options and texts. `server.nodes.certificates` makes certificates,
+`server.nodes.operations` sends requests to a running cluster.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
-"""`partibus config ...`: looking at configuration without starting a server.
+"""`partibus config ...`: checking configuration without starting a server.
 
-Owns the words of the answer. The checks and the order of origins are the server's own: the
-file is read, and what it declares is made in a catalog that lives in memory and is thrown away.
+Owns the texts of the answer. The checks and the order of origins are the server's own: the file is
+read, and its declarations are applied to a temporary catalog in memory.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from partibus.cli.verbs.serve import serve, serve_flags
 if TYPE_CHECKING:
     from partibus.server.config import Configuration
 
-# Variables that mean something to the command line, and nothing to the server.
+# Variables of the command line that have no meaning for the server.
 CLIENT_VARIABLES: Final = ("CONNECTION_STRING", "URL", "CONTEXT", "CA_FILE", "DEBUG", "COMPLETE")
 
 app = typer.Typer(help="Check and show configuration.", no_args_is_help=True)
@@ -108,7 +108,7 @@ def _settings(configuration: "Configuration") -> list[tuple[str, object, str]]:
         if name == "profile":
             value = value.name
         elif name == "jwt":
-            # It may hold a key.
+            # It may contain a key.
             value = None if value is None else "set"
         elif name == "disk_free_min" or isinstance(value, Path):
             value = str(value)
@@ -119,7 +119,7 @@ def _settings(configuration: "Configuration") -> list[tuple[str, object, str]]:
 
 
 def _spoken(value: object) -> object:
-    """A value as the file would say it."""
+    """A value as written in the file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -128,7 +128,7 @@ def _spoken(value: object) -> object:
 
 
 def _point_out_strangers(environment: Any) -> None:
-    """Variables with our prefix that nobody reads are most likely mistyped."""
+    """Unknown variables with our prefix are most likely typing errors."""
     import difflib
 
     from partibus.cli.failures import say
@@ -145,7 +145,7 @@ def _point_out_strangers(environment: Any) -> None:
 
 
 def _with_flags_of_serve() -> None:
-    """`show` takes the very flags of `serve`, so that both speak of the same settings."""
+    """`show` has exactly the flags of `serve`, so that both use the same settings."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     where = Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")]
     own = [

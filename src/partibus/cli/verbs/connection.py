@@ -1,6 +1,6 @@
-"""`partibus connection ...`: who is connected, and the way to send one away.
+"""`partibus connection ...`: who is connected, and how to close a connection.
 
-Owns the table of connections and of their links. What is counted is the server's.
+Owns the table of connections and of their links. The server provides the counts.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Final

@@ -1,7 +1,7 @@
-"""`partibus context ...`: connections with a name, so that no key stands in a command line.
+"""`partibus context ...`: named connections, so that no key is in a command line.
 
-Owns the words of adding, choosing, listing and removing. The file and its rights are
-`cli.contexts`'; a key is never printed, whatever is asked.
+Owns the texts of adding, selecting, listing and removing. `cli.contexts` owns the file and its
+permissions; a key must never be printed.
 """
 
 import sys

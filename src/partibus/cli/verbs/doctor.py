@@ -1,7 +1,7 @@
 """`partibus doctor`: why can I not connect?
 
-Owns the report. The checks are `cli.diagnosis`'s. The exit code is that of the first check that
-failed; a warning is none.
+Owns the report. The checks are in `cli.diagnosis`. The exit code is that of the first check that
+failed; a warning is not a failure.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final

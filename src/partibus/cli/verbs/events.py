@@ -1,6 +1,6 @@
-"""`partibus events`: what happens at the server, line by line.
+"""`partibus events`: the events of the server, line by line.
 
-Owns the words of each event, and the reading of the stream.
+Owns the text of each event, and the reading of the stream.
 """
 
 import json as json_form

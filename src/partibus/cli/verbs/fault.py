@@ -1,7 +1,7 @@
-"""`partibus fault ...`: break the bus on purpose, to see how your program bears it.
+"""`partibus fault ...`: break the bus on purpose, to test how your program copes.
 
-Owns the words and flags of every fault. The server does the breaking, and only when it was
-started with `--faults`; here a request is made of the flags and the answer put in words.
+Owns the texts and flags of every fault. The server injects the fault, only if it was started with
+`--faults`; here the flags become a request, and the answer is printed.
 """
 
 import re
@@ -205,7 +205,7 @@ def _ask(fault: dict[str, Any], lasting: int | None, place: "Place") -> dict[str
 
 
 def _mode(text: str) -> tuple[str, int]:
-    """The mode and, for slow=MS, its delay; a number without a unit is milliseconds."""
+    """The mode and, for slow=MS, its delay; a number without a unit is in milliseconds."""
     if text in _MODES:
         return text, 0
     match = _SLOW.fullmatch(text)

@@ -1,7 +1,7 @@
-"""`partibus namespace create` and its kin: namespaces per test, on a server for tests.
+"""`partibus namespace create` and related verbs: namespaces per test, on a test server.
 
-Owns the words and flags of these verbs. The server makes namespaces only when it was started with
-`--testing`; the name of the key in a connection string says which of them is meant.
+Owns the texts and flags of these verbs. The server creates namespaces only if it was started with
+`--testing`; the name of the key in a connection string selects one.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""`partibus log ...`: how much the server writes to its log.
+"""`partibus log ...`: the level of the server's log.
 
-Owns the words; the server has every worker follow. What a level holds is `ops.logging`'s.
+Owns the texts; the server applies the level to every worker. `ops.logging` owns the levels.
 """
 
 from typing import TYPE_CHECKING, Annotated

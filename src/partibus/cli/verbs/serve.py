@@ -1,8 +1,8 @@
 """`partibus serve`: the server in the foreground.
 
-Owns the flags and their words; what a value may be is `server.config`'s, what happens is
-`server.lifecycle`'s. Flags default to None, so that a value from the environment or the
-file is seen behind a flag that was not given.
+Owns the flags and their help; `server.config` validates values, `server.lifecycle` runs the server.
+Flags default to None, so that a value from the environment or the file applies when a flag was not
+given.
 """
 
 from pathlib import Path
@@ -359,7 +359,7 @@ def serve_flags(
     store: list[str] | None,
     **given: object,
 ) -> dict[str, object]:
-    """The flags as settings; None was not given. `config show` takes the same ones."""
+    """The flags as settings; None means not given. `config show` uses the same ones."""
     if stores is not None and store:
         raise typer.BadParameter("give --stores or --store, not both")
     places = tuple(store) if store else stores

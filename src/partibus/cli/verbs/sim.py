@@ -1,6 +1,6 @@
-"""`partibus sim`: the bus in a simulated world, broken in every way, and checked.
+"""`partibus sim`: the bus in a simulated world with faults, and checked.
 
-Owns the options and the words. The world, its faults and its checkers are `partibus.simulation`,
+Owns the options and texts. The world, its faults and its checkers are in `partibus.simulation`,
 which is loaded when the verb runs.
 """
 
@@ -78,7 +78,7 @@ def sim(
 
 
 def _require_driver() -> None:
-    """The stores of a cluster know the errors of the driver, though no database is there."""
+    """The stores of a cluster use the errors of the driver, although there is no database."""
     if find_spec("psycopg") is None:
         raise ConfigError(
             "A simulated cluster runs the stores in PostgreSQL, and their driver is missing: "
@@ -87,7 +87,7 @@ def _require_driver() -> None:
 
 
 def _look_closer(seed: int, steps: int, nodes: int | None, trace: Path | None, shrink: bool) -> int:
-    """One run, for somebody who wants to see what happened in it."""
+    """One run in detail."""
     from partibus.simulation.plan import draw_for
     from partibus.simulation.run import run_plan
     from partibus.simulation.shrinking import shrink_plan

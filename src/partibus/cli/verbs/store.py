@@ -1,9 +1,9 @@
-"""`partibus store ...`: the places where messages are kept, and how they are.
+"""`partibus store ...`: the stores of messages, and their states.
 
-Owns the table of stores, and the words of the verbs that work on the data directory of a stopped
-server. What a state means is the store's own word: up, degraded (it commits, but slowly) or down
-(it refuses, and is probed until it answers). Full is one that hands messages out, but takes none,
-since its disk is almost full.
+Owns the table of stores, and the texts of the verbs that work on the data directory of a stopped
+server. A state is reported by the store itself: up, degraded (it commits, but slowly) or down (it
+refuses, and is probed until it works). A full store delivers messages but accepts none, since its
+disk is almost full.
 """
 
 from collections.abc import Callable
@@ -223,7 +223,7 @@ def _offline(
     work: "Callable[[ServeSettings], Result]",
     keys: tuple[Path | None, str | None] = (None, None),
 ) -> Result:
-    """Work on the directory of a server that does not run; a refusal is one line and a code."""
+    """Work on the directory of a stopped server; a refusal is one line and an exit code."""
     from partibus.domain.errors import BusError
     from partibus.server.data_directory.offline import offline_settings
     from partibus.server.failure import report

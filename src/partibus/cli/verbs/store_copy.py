@@ -1,7 +1,6 @@
 """`partibus store copy`: a whole bus from a directory into a cluster, and back.
 
-Owns the options and the words. What a copy is and how it is compared is `server.copying`'s. Called
-by the table of verbs.
+Owns the options and texts. `server.copying` copies and compares. Called by the table of verbs.
 """
 
 import contextlib
@@ -101,7 +100,7 @@ def copy(
 
 
 class _Bars:
-    """Shows how far it has come."""
+    """Shows the progress."""
 
     @contextlib.contextmanager
     def stage(self, what: str, total: int) -> "Iterator[Callable[[int], None]]":

@@ -1,7 +1,7 @@
 """`partibus token ...`: shared access signatures for programs that cannot make their own.
 
-Owns the words around a token. Nothing is asked of a server: a token is made from the key of
-the connection string (SAS-5), and whether it is worth anything the bus decides.
+Owns the texts about a token. No server is needed: a token is made from the key of the connection
+string (SAS-5), and the bus decides whether it is valid.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""`partibus top`: the server at a glance, again and again.
+"""`partibus top`: the server at a glance, refreshed continuously.
 
-Owns the picture: what is summed up in its head, which entities come first, and how it is drawn over
-itself without flicker. The figures are those of `/metrics`.
+Owns the screen: the summary at its top, the order of entities, and how it is redrawn without
+flicker. The numbers are those of `/metrics`.
 """
 
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 20
 HOME: Final = "\x1b[H"
-"""Where the cursor goes before each picture; lines are drawn over, and what is left is cleared."""
+"""Where the cursor goes before each redraw; lines are overwritten, and the rest is cleared."""
 _TO_LINE_END: Final = "\x1b[K"
 _TO_SCREEN_END: Final = "\x1b[J"
 _CLEAR: Final = "\x1b[2J"
@@ -73,7 +73,7 @@ def top(
 
 
 def picture(before: dict[str, Any], after: dict[str, Any], passed_s: float) -> dict[str, Any]:
-    """What is shown, from two readings."""
+    """The content of the screen, from two readings."""
     earlier = {entity["name"]: entity["counts"] for entity in before["entities"]}
     entities = [_entity(e, earlier.get(e["name"]), passed_s) for e in after["entities"]]
     entities.sort(key=lambda e: (-e["incoming_per_s"] - e["outgoing_per_s"], -e["active"]))
@@ -103,7 +103,7 @@ def _entity(
     def rate(name: str) -> float:
         if earlier is None or passed_s <= 0:
             return 0.0
-        # A worker that was restarted counts from zero.
+        # A restarted worker counts from zero.
         return round(float(max(0, counts[name] - earlier[name])) / passed_s, 1)
 
     return {

@@ -1,7 +1,7 @@
 """`partibus version`: which Partibus, compiled or not, on which Python, on which event loop.
 
-Owns one line of output, meant for bug reports, and its twin for programs. Nothing is started or
-opened.
+Owns one line of output, meant for bug reports, and its JSON form for programs. It must never start
+or open anything.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 """Messages as lines of JSON: what `receive` and `peek` print and what `send` reads.
 
-Owns the names of the fields and the forms of values that JSON has no word for. What was
-printed can be sent again: fields that only the bus writes are passed over then. Unknown
-fields are errors that name the nearest known one.
+Owns the names of the fields and the forms of values without a JSON type. What was printed can be
+sent again: fields that only the bus sets are then ignored. Unknown fields are errors that name the
+nearest known one.
 """
 
 import base64
@@ -55,7 +55,7 @@ _BUS_FIELDS: Final = (
 
 
 def message_to_json(message: IncomingMessage) -> dict[str, Any]:
-    """The message by names; what it does not have is left out."""
+    """The message by field names; missing fields are left out."""
     fields = message.properties
     application = message.application_properties
     reason, description = (application.get(name) for name in DEAD_LETTER_PROPERTIES)
@@ -104,7 +104,7 @@ def _body_to_json(message: IncomingMessage) -> dict[str, Any]:
 
 
 def bytes_to_json(data: bytes) -> Any:
-    """Bytes as the text that they are, if they are."""
+    """Bytes as text, if they are UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -112,7 +112,7 @@ def bytes_to_json(data: bytes) -> Any:
 
 
 def value_to_json(value: object) -> Any:
-    """An AMQP value; times, ids and bytes are objects with one key that says what they are."""
+    """An AMQP value; times, ids and bytes are objects with one key that names the type."""
     if isinstance(value, Timestamp):
         return {"$time": format_moment(int(value))}
     if isinstance(value, uuid.UUID):
@@ -136,7 +136,7 @@ def value_to_json(value: object) -> Any:
 
 
 def message_from_line(line: str, where: str) -> OutgoingMessage:
-    """A message of one line of JSON; `where` is named in errors."""
+    """The message in one line of JSON; `where` is named in errors."""
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -203,7 +203,7 @@ def _take_body(message: OutgoingMessage, fields: dict[str, Any], where: str) -> 
     elif isinstance(body, str):
         message.body = body.encode()
     elif body is not None:
-        # A JSON body is sent as the JSON text that it is.
+        # A JSON body is sent as JSON text.
         message.body = json.dumps(body, ensure_ascii=False).encode()
         message.content_type = message.content_type or "application/json"
 

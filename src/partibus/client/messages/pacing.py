@@ -1,13 +1,14 @@
 """The pace of a stream of messages.
 
-Owns the wait before each, and nothing that is sent. Used by `send`, `bench` and resubmission.
+Owns the wait before each message; must never send anything. Used by `send`, `bench` and
+resubmission.
 """
 
 import asyncio
 
 
 class Pacer:
-    """Lets this many through per second; without a rate it never waits."""
+    """Allows this many per second; without a rate it never waits."""
 
     def __init__(self, rate_per_s: float | None) -> None:
         self._rate_per_s = rate_per_s

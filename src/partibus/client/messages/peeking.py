@@ -1,8 +1,8 @@
-"""Walking over the messages of an entity without touching them.
+"""Walking over the messages of an entity by peeking.
 
-Owns the walk by sequence number (PEK-9): each question goes on behind the last message shown,
-over one pair of links, so that a partitioned entity is walked once and in order. Finding the
-end of a long queue takes a few questions, not a walk. Called by `peek`, `tail` and `dlq`.
+Owns the walk by sequence number (PEK-9): each request continues after the last message, over one
+pair of links, so that a partitioned entity is walked once and in order. Finding the end of a long
+queue takes a few requests, not a walk. Called by `peek`, `tail` and `dlq`.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ ROUND_MESSAGES_MAX: Final = 100
 
 
 class Walk:
-    """Where a walk stands."""
+    """The position of a walk."""
 
     def __init__(
         self, management: Management, from_number: int = 0, session_id: str | None = None
@@ -26,21 +26,21 @@ class Walk:
         self._session_id = session_id
 
     async def step(self, most: int = ROUND_MESSAGES_MAX) -> list[IncomingMessage]:
-        """The next messages; none at the end, and more when some have come since."""
+        """The next messages; empty at the end, and more when some have arrived since."""
         found = await self._management.peek(self._next, most, self._session_id)
         if found:
             self._next = found[-1].sequence_number + 1
         return found
 
     async def skip(self) -> None:
-        """Go behind everything there is."""
+        """Go to the end."""
         if await self._leap():
             return
         while await self.step():
             pass
 
     async def _leap(self) -> bool:
-        """Find the last number by halving; False where several partitions number messages."""
+        """Find the last number by bisection; False if several partitions number messages."""
         low, high = self._next, max(self._next, 1)
         while found := await self._management.peek(high, 1, self._session_id):
             if found[-1].sequence_number >> SEQUENCE_BITS:
@@ -59,7 +59,7 @@ class Walk:
 
 
 async def peeked(walk: Walk, count: int | None) -> AsyncIterator[IncomingMessage]:
-    """Messages until `count` were shown or the end is reached."""
+    """Messages until `count` or the end is reached."""
     left = count
     while left is None or left > 0:
         most = ROUND_MESSAGES_MAX if left is None else min(left, ROUND_MESSAGES_MAX)

@@ -1,8 +1,8 @@
-"""Receiving: round after round of messages, and what is done with each.
+"""Receiving: rounds of messages, and what is done with each.
 
-Owns the waiting (for the first message of a round as long as asked, then for what is there),
-the outcomes of settlement by their names, and giving back what was not settled. A message
-is handed out before it is settled: at least once, never lost. Called by `receive` and `dlq`.
+Owns the waiting (for the first message of a round as long as requested, then only for what is
+there), the outcomes of settlement by their names, and the release of what was not settled. A
+message is output before it is settled: at least once, never lost. Called by `receive` and `dlq`.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from partibus.client.message import IncomingMessage
 
 Settle = Literal["complete", "abandon", "defer", "dead-letter"]
 ROUND_MESSAGES_MAX: Final = 100
-"""Few enough that printing them takes no time compared to a lock."""
-# As the management node calls the outcomes (amqp-contract 7.3).
+"""Few enough that printing them is short compared to a lock."""
+# The names of the outcomes at the management node (amqp-contract 7.3).
 STATUS: Final[dict[str, str]] = {
     "complete": "completed",
     "abandon": "abandoned",
@@ -38,13 +38,13 @@ _GUID_BYTES: Final = 16
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Reception:
-    """What is received, how, and what becomes of it."""
+    """What is received, how, and how it is settled."""
 
     path: str
     session_id: str | None = None
     next_session: bool = False
     delete: bool = False
-    wait_s: float | None = 5.0  # None: for ever
+    wait_s: float | None = 5.0  # None: forever
     count: int | None = None  # None: all there are
     settle: Settle = "complete"
     reason: str | None = None
@@ -66,7 +66,7 @@ class Reception:
 
 
 def view(message: ReceivedMessage) -> IncomingMessage:
-    """The message by names; its lock token is the delivery tag (amqp-contract rule 8)."""
+    """The message by field names; its lock token is the delivery tag (amqp-contract rule 8)."""
     tag = message.tag
     token = uuid.UUID(bytes_le=tag) if len(tag) == _GUID_BYTES and not message.settled else None
     return IncomingMessage(message.payload, token)
@@ -138,7 +138,7 @@ async def open_receiver(bus: Bus, wish: Reception) -> AsyncIterator[Receiver | N
 async def rounds(
     receiver: Receiver, count: int | None, wait_s: float | None
 ) -> AsyncIterator[list[ReceivedMessage]]:
-    """Messages in rounds until `count` came or none came in time; None never ends."""
+    """Messages in rounds until `count` is reached or none came in time; None never ends."""
     left = count
     waiting: float | None = wait_s
     while left is None or left > 0:

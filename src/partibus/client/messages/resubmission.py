@@ -1,9 +1,8 @@
-"""Dead letters sent once more: received, sent, confirmed, and only then completed.
+"""Resubmission of dead letters: received, sent, confirmed, and only then completed.
 
-Owns the order that makes it safe: whatever breaks on the way, a message is in the dead-letter
-queue, at its entity, or for a moment in both, and never nowhere. Only what was there at the
-start is taken, so that a message that fails again does not go round.
-Called by `dlq resubmit` and by the console.
+Owns the order that makes it safe: whatever fails, a message is in the dead-letter queue, in its
+entity, or for a moment in both, but never lost. Only what was there at the start is taken, so that
+a message that fails again is not taken twice. Called by `dlq resubmit` and by the console.
 """
 
 import uuid
@@ -26,7 +25,7 @@ Advance = Callable[[int], None]
 
 @dataclass(slots=True, kw_only=True)
 class Resubmission:
-    """What is to be sent again, and how far it has come."""
+    """What to send again, and the progress."""
 
     dead_letters: str
     destination: str
@@ -36,14 +35,14 @@ class Resubmission:
     numbers: frozenset[int] | None = None
     """Only these; None: all."""
     edited: Callable[[IncomingMessage], bytes] | None = None
-    """What is sent in the place of each; None: the message as it was."""
+    """What is sent instead of each; None: the message as it was."""
     is_discarded: bool = False
-    """Nothing is sent: what was chosen is deleted."""
+    """Nothing is sent: the chosen messages are deleted."""
     wanted: set[int] = field(default_factory=set)
     done: int = 0
 
     def takes(self, message: IncomingMessage) -> bool:
-        """Whether a dead letter is one of those that were asked for."""
+        """Whether a dead letter is one of those requested."""
         if self.numbers is not None and message.sequence_number not in self.numbers:
             return False
         if self.reason is None:
@@ -52,7 +51,7 @@ class Resubmission:
         return str(found or "").lower() == self.reason.lower()
 
     async def choose(self, bus: Bus) -> int:
-        """Look through the dead letters and remember which to take; answers how many."""
+        """Search the dead letters and remember which to take; returns how many."""
         management = await bus.management(self.dead_letters)
         walk = Walk(management)
         while found := await walk.step():
@@ -65,11 +64,11 @@ class Resubmission:
         return len(self.wanted)
 
     async def run(self, bus: Bus, pacer: Pacer, advance: Advance) -> int:
-        """Send what was chosen again; answers how many."""
+        """Send the chosen ones again; returns how many."""
         sender = None if self.is_discarded else await bus.sender(self.destination)
         passed: list[ReceivedMessage] = []
         async with open_receiver(bus, Reception(path=self.dead_letters)) as receiver:
-            assert receiver is not None  # sessions alone are ever missing
+            assert receiver is not None  # only sessions can be missing
             try:
                 async for messages in rounds(receiver, None, WAIT_SECONDS):
                     passed += await self._round(receiver, sender, messages, pacer)
@@ -87,7 +86,7 @@ class Resubmission:
         messages: list[ReceivedMessage],
         pacer: Pacer,
     ) -> list[ReceivedMessage]:
-        """Send a round's messages and complete them; answers those that are passed over."""
+        """Send a round's messages and complete them; returns those that are skipped."""
         passed: list[ReceivedMessage] = []
         taken: list[ReceivedMessage] = []
         for message in messages:

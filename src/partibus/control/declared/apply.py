@@ -1,8 +1,8 @@
-"""How a declared namespace meets an existing one.
+"""How a declared namespace is applied to an existing one.
 
-What is missing is created, what differs is updated, what is fixed must fit, and nothing is
-deleted; all of it becomes durable at once or not at all. Refusals of the catalog are given
-the file, line and path of what was declared. Called by the server at its start.
+What is missing is created, what differs is updated, fixed properties must match, and nothing is
+deleted; all of it becomes durable at once or not at all. Refusals of the catalog get the file, line
+and path of the declaration. Called by the server at its start.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from partibus.rules.check import check_rule
 
 @dataclass(slots=True, frozen=True)
 class Applied:
-    """The paths that a file created, changed, and found as declared."""
+    """The paths that a file created, changed, and found unchanged."""
 
     created: tuple[str, ...]
     updated: tuple[str, ...]
@@ -74,7 +74,7 @@ def _apply_entity(
 
 
 def _with_rules_kept(entity: EntityDefinition, before: EntityRecord) -> EntitySpec:
-    """Rules that clients have added stay where the file declares none of its own (FLT-10)."""
+    """Rules added by clients stay where the file declares none (FLT-10)."""
     spec = entity.spec
     if not isinstance(spec, SubscriptionSpec) or entity.rule_places:
         return spec
@@ -94,7 +94,7 @@ def _check_targets(
 
 
 def _apply_policy(catalog: Catalog, source: DefinitionSource, policy: PolicyDefinition) -> None:
-    """Write a declared policy; an undeclared secondary key stays as it is, or is made."""
+    """Write a declared policy; an undeclared secondary key stays as it is, or is generated."""
     known = catalog.policy(policy.scope, policy.name)
     secondary_key = policy.secondary_key
     if secondary_key is None:

@@ -2,8 +2,8 @@
 
 Owns what a file may declare and how our own file says it: [server], [tls], [limits], [[policy]],
 [[queue]], [[topic]], [[topic.subscription]] and [[topic.subscription.rule]], with the vendor's
-names in snake case. Every complaint names file, line and path. It changes nothing:
-`control.declared.apply` makes the declared so. The emulator's JSON is read by
+names in snake case. Every error names file, line and path. It must never change anything:
+`control.declared.apply` does that. The emulator's JSON is read by
 `control.declared.emulator_config`.
 """
 
@@ -60,7 +60,7 @@ class PolicyDefinition:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class EntityDefinition:
-    """A declared entity, and where its rules stand in the file."""
+    """A declared entity, and where its rules are in the file."""
 
     where: Where
     path: str
@@ -70,7 +70,7 @@ class EntityDefinition:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Definitions:
-    """All that a file declares; topics come before their subscriptions."""
+    """Everything that a file declares; topics come before their subscriptions."""
 
     source: DefinitionSource
     entities: tuple[EntityDefinition, ...] = ()
@@ -80,11 +80,11 @@ class Definitions:
     limits: Table = field(default_factory=dict)
     jwt: JwtSettings | None = None
     partitions: int | None = None
-    """Of every entity, in the profile that has partitioned namespaces (CON-1)."""
+    """The count for every entity, in the profile with partitioned namespaces (CON-1)."""
 
     @property
     def declares_root_policy(self) -> bool:
-        """Whether the file itself says what the root policy's key is."""
+        """Whether the file itself sets the root policy's key."""
         return any(not p.scope and p.name == ROOT_POLICY_NAME for p in self.policies)
 
 
@@ -157,7 +157,7 @@ def _topics(source: DefinitionSource, root: Table) -> Iterator[EntityDefinition]
 
 
 def _check_partition_count(source: DefinitionSource, where: Where, table: Table) -> None:
-    """One partition said aloud is no partitioning; in a spec it means "not said"."""
+    """An explicit count of one means no partitioning; in a spec it means "not set"."""
     if table.get("partition_count") == 1 and table.get("enable_partitioning") is True:
         raise source.error(
             (*where, "partition_count"),
@@ -188,7 +188,7 @@ def _subscription(
 def make_subscription(
     values: Mapping[str, object], rules: tuple[RuleSpec, ...]
 ) -> SubscriptionSpec:
-    """A subscription; without rules of its own it has the true filter (FLT-2, EMU-10)."""
+    """A subscription; without declared rules it has the true filter (FLT-2, EMU-10)."""
     make = cast(Callable[..., SubscriptionSpec], SubscriptionSpec)
     return make(**values, rules=rules) if rules else make(**values)
 
@@ -273,7 +273,8 @@ def _rights(value: object) -> Rights:
 
 
 def refuse_twins(source: DefinitionSource, entities: tuple[EntityDefinition, ...]) -> None:
-    """Two entities of one name are an error (ENT-9); names compare in any case (ENT-8)."""
+    """Two entities with the same name are an error (ENT-9); names are compared ignoring case
+    (ENT-8)."""
     seen: dict[str, EntityDefinition] = {}
     for entity in entities:
         twin = seen.setdefault(path_key(entity.path), entity)

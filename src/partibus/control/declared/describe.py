@@ -1,8 +1,8 @@
-"""An entity's properties as its owner would write them in a file.
+"""An entity's properties as written in a definitions file.
 
-Owns the way back from a spec to the keys and values of the definitions file, so that what
-the administration shows can be pasted into one. The table of keys is `fields`', which reads
-them. Called by the server's administration.
+Owns the conversion of a spec to the keys and values of the definitions file, so that what the
+administration shows can be pasted into one. The table of keys is in `fields`, which reads them.
+Called by the server's administration.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ from partibus.domain.entity import EntitySpec, kind_of
 
 
 def describe(spec: EntitySpec) -> dict[str, object]:
-    """The properties by their key in a definitions file; what was left open is None."""
+    """The properties by their key in a definitions file; None for those not set."""
     fields = FIELDS[kind_of(spec)]
     return {
         key: _written(field.target, getattr(spec, field.target)) for key, field in fields.items()

@@ -1,8 +1,8 @@
 """The configuration file of the vendor's emulator, read as it is (EMU-9 to EMU-11).
 
-Owns the emulator's JSON: its keys, its defaults, which differ from the cloud's, and its
-comments. Unknown keys and filter types are errors, never dropped in silence. It makes the
-same `Definitions` as our own file; ranges come from the profile later on.
+Owns the emulator's JSON: its keys, its defaults, which differ from the cloud's, and its comments.
+Unknown keys and filter types are errors, never dropped silently. It makes the same `Definitions` as
+our own file; ranges come from the profile later on.
 """
 
 import json
@@ -63,12 +63,12 @@ _TOPIC: Final = _select(fields.TOPIC_FIELDS, "default_message_time_to_live", *_D
 _SUBSCRIPTION: Final = _select(fields.SUBSCRIPTION_FIELDS, *_RECEIVED)
 _CORRELATION: Final = _select(fields.CORRELATION_FIELDS, *fields.CORRELATION_FIELDS)
 _WITHOUT_MEANING: Final = ("RequiresPreprocessing", "CompatibilityLevel")
-"""Words of the cloud's templates that tools copy into filters and actions; the service keeps them
+"""Keys of the cloud's templates that tools copy into filters and actions; the service stores them
 without acting on them."""
 
 
 def _spell(property_name: str) -> Where:
-    """Where a property stands below its entity."""
+    """Where a property is below its entity."""
     if property_name == "name":
         return ("Name",)
     return ("Properties", _pascal(property_name))
@@ -103,7 +103,7 @@ def parse_emulator_config(file: Path, content: str) -> Definitions:
 
 
 class _TwinKey(ValueError):
-    """A key stands twice in one object."""
+    """A key occurs twice in one object."""
 
 
 def _parse(file: Path, content: str) -> object:
@@ -198,7 +198,7 @@ def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
     known = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
     fields.refuse_unknown(source, where, properties, known)
     action = _expression(source, where, properties, "Action") if "Action" in properties else ""
-    # The vendor's schema lets both filters stand; FilterType says which one counts.
+    # The vendor's schema allows both filters; FilterType says which one counts.
     match fields.required_text(source, where, properties, "FilterType"):
         case "Sql":
             return RuleSpec(

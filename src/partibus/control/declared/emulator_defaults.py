@@ -1,8 +1,8 @@
-"""The entities that the vendor's emulator has when it is given no file.
+"""The entities of the vendor's emulator without a configuration file.
 
-Owns their names and rules. What is not written here is a default of the emulator's file
-(`emulator_config`), which the vendor's own sample repeats for each entity. The server asks for
-them when it starts in emulator mode and finds no file.
+Owns their names and rules. What is not set here is a default of the emulator's file
+(`emulator_config`), which the vendor's own sample repeats for each entity. Used by the server when
+it starts in emulator mode without a file.
 """
 
 import json
@@ -13,11 +13,11 @@ from partibus.control.declared.definitions import Definitions
 from partibus.control.declared.emulator_config import parse_emulator_config
 
 _NAME: Final = Path("default entities of the emulator")
-"""What an error would name in the place of a file."""
+"""What an error names instead of a file."""
 
 
 def default_definitions() -> Definitions:
-    """A queue, and a topic whose subscriptions show each kind of rule."""
+    """A queue, and a topic whose subscriptions have each kind of rule."""
     namespace = {
         "Name": "sbemulatorns",
         "Queues": [{"Name": "queue.1"}],

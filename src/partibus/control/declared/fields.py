@@ -1,9 +1,9 @@
-"""From the loose values of a file to the typed ones of a spec.
+"""From the untyped values of a file to the typed ones of a spec.
 
-Owns the table that says which keys an entity has in a file, what each may hold and which
-field of the spec it fills. Unknown keys and wrong types are errors that say what is
-allowed. Ranges are not checked here: they depend on the profile (`domain.admission`).
-Called by the readers of TOML and of the emulator's JSON.
+Owns the table of the keys that an entity has in a file, their valid values and the field of the
+spec that each sets. Unknown keys and wrong types are errors that say what is allowed. Ranges are
+not checked here: they depend on the profile (`domain.admission`). Called by the readers of TOML and
+of the emulator's JSON.
 """
 
 import datetime
@@ -20,11 +20,11 @@ from partibus.domain.toml_lines import Where
 Table = Mapping[str, object]
 _Spec = TypeVar("_Spec")
 TIMES: Final[dict[str, TimeKind]] = {"time": "dateTime", "duration": "duration"}
-"""How a file writes values that have no form of their own: { duration = "PT30S" }."""
+"""How a file writes values without a native type: { duration = "PT30S" }."""
 
 
 class Field(NamedTuple):
-    """Which field of the spec a key fills, and how its value is read."""
+    """Which field of the spec a key sets, and how its value is read."""
 
     target: str
     read: Callable[[object], object]
@@ -41,7 +41,7 @@ def text(value: object) -> str:
 
 
 def boolean(value: object) -> bool:
-    """true or false, not a word for it."""
+    """true or false, not a string."""
     if not isinstance(value, bool):
         raise ArgumentError(f"expected true or false, got {_spoken(value)}.")
     return value
@@ -191,7 +191,7 @@ def _suggest(key: str, allowed: Collection[str]) -> str:
 
 
 def read_value(source: DefinitionSource, where: Where, value: object, field: Field) -> object:
-    """One value; a wrong one is an error at its place."""
+    """One value; a wrong one is an error with its position."""
     try:
         return field.read(value)
     except ArgumentError as error:
@@ -205,7 +205,7 @@ def read_spec(
     fields: Mapping[str, Field],
     make: Callable[..., _Spec],
 ) -> _Spec:
-    """A spec made of the keys that `fields` lists; other keys are the caller's."""
+    """A spec from the keys that `fields` lists; other keys are left to the caller."""
     values = {
         fields[key].target: read_value(source, (*where, key), value, fields[key])
         for key, value in table.items()
@@ -215,7 +215,7 @@ def read_spec(
 
 
 def required_text(source: DefinitionSource, where: Where, table: Table, key: str) -> str:
-    """The text of a key that must be there."""
+    """The string of a required key."""
     if key not in table:
         raise source.error(where, f"the key '{key}' is missing.")
     return cast(str, read_value(source, (*where, key), table[key], Field(key, text)))
@@ -231,7 +231,7 @@ def child_table(source: DefinitionSource, where: Where, value: object) -> Table:
 def required_table(
     source: DefinitionSource, where: Where, table: Table, key: str
 ) -> tuple[Where, Table]:
-    """The table under a key that must be there, with its place."""
+    """The table of a required key, with its path."""
     if key not in table:
         raise source.error(where, f"the key '{key}' is missing.")
     return (*where, key), child_table(source, (*where, key), table[key])
@@ -240,7 +240,7 @@ def required_table(
 def child_tables(
     source: DefinitionSource, where: Where, table: Table, key: str
 ) -> list[tuple[Where, Table]]:
-    """The tables of a list under `key`, each with its place; a missing list is empty."""
+    """The tables of a list under `key`, each with its path; a missing list is empty."""
     value = table.get(key, [])
     if not isinstance(value, list):
         raise source.error((*where, key), f"expected a list, got {_spoken(value)}.")

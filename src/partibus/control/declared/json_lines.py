@@ -1,8 +1,8 @@
-"""JSON with comments: taking the comments out, and the line of every value.
+"""JSON with comments: removing the comments, and the line of every value.
 
-The vendor's sample files carry `//` comments (EMU-10). They are replaced by blanks, so that
-every line and column of what is left stays where it was; what stands inside strings is
-never touched. Called by the reader of the emulator's configuration.
+The vendor's sample files carry `//` comments (EMU-10). They are replaced by blanks, so that every
+line and column of the rest stays where it was; the content of strings is never touched. Called by
+the reader of the emulator's configuration.
 """
 
 import json
@@ -28,7 +28,7 @@ def _blank_comment(match: re.Match[str]) -> str:
 
 
 def json_lines(text: str) -> dict[Where, int]:
-    """Path of every value to its line, counted from 1; of two equal keys the later counts."""
+    """The line of every value by its path, counted from 1; of two equal keys the later counts."""
     lines: dict[Where, int] = {}
     path: list[str | int] = []
     is_key_next = False

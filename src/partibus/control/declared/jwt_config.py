@@ -1,7 +1,7 @@
 """The table [jwt] of a definitions file: which JSON web tokens the server accepts.
 
-Owns the keys of that table and what each may hold. It reads no key file and checks no token,
-which is `control.jwt_tokens`' work. Called where a definitions file is read.
+Owns the keys of that table and their valid values. It must never read a key file or check a token,
+which is the work of `control.jwt_tokens`. Called where a definitions file is read.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ _KEYS: Final = (
 
 
 def read_jwt(source: DefinitionSource, table: Table) -> JwtSettings | None:
-    """What the table says; None when the file has none. Files hang on the file's place."""
+    """The settings in the table; None when the file has none. Paths are relative to the file."""
     if not table:
         return None
     fields.refuse_unknown(source, WHERE, table, _KEYS)

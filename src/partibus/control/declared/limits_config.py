@@ -1,8 +1,8 @@
 """Limits of a profile, set in the [limits] table of the definitions file.
 
-Owns which limits can be set, under which name, what each may hold and which pairs must fit. What
-is not set stays as the profile has it. It reads and answers; who watches a limit is said in
-docs/reference/limits.md. Called when the settings of the server are settled.
+Owns which limits can be set, under which name, their valid values and which pairs must be
+consistent. What is not set stays as the profile has it. docs/reference/limits.md says where each
+limit is enforced. Called when the settings of the server are resolved.
 
     [limits]
     connections_max = 20
@@ -37,11 +37,11 @@ class Limit(NamedTuple):
     field: str
     read: Callable[[object], object]
     holds: str
-    """What may stand there, for people."""
+    """The valid values, for people."""
 
 
 def _count(least: int = 0, most: int = INT32_MAX) -> Callable[[object], object]:
-    """A whole number, or the word for no limit."""
+    """An integer, or the word for no limit."""
 
     def read(value: object) -> int:
         if value == UNLIMITED_WORD:
@@ -52,7 +52,7 @@ def _count(least: int = 0, most: int = INT32_MAX) -> Callable[[object], object]:
 
 
 def _number(least: int, most: int) -> Callable[[object], object]:
-    """A whole number; there is no going without this limit."""
+    """An integer; this limit cannot be switched off."""
     return lambda value: _whole(value, least, most, "")
 
 
@@ -136,11 +136,11 @@ _PAIRS: Final = (
     ("duplicate_window_min", "duplicate_window_max"),
     ("message_bytes_default", "message_bytes_max"),
 )
-"""The first of each may not be above the second."""
+"""The first of each pair must not exceed the second."""
 
 
 def with_limits(profile: Profile, source: DefinitionSource, table: Table) -> Profile:
-    """The profile with the limits of a file; what cannot be is a ConfigError with its line."""
+    """The profile with the limits of a file; invalid ones are a ConfigError with their line."""
     where = ("limits",)
     fields.refuse_unknown(source, where, table, LIMITS)
     for name, value in table.items():

@@ -1,8 +1,8 @@
 """Properties of an entity from names and plain values, outside of a file.
 
-Owns the way from the keys of the definitions file to a new spec, or to a spec that differs
-from another. Which keys there are and what each may hold is `fields`' table; ranges are
-checked by the catalog. Called by the server's JSON surface.
+Owns the conversion of the keys of the definitions file to a new spec, or to a changed one. The keys
+and their valid values are in the table of `fields`; ranges are checked by the catalog. Called by
+the server's JSON interface.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def new_spec(kind_name: str, properties: Mapping[str, object]) -> EntitySpec:
 
 
 def changed_spec(spec: EntitySpec, properties: Mapping[str, object]) -> EntitySpec:
-    """The spec with other values for what is named."""
+    """The spec with new values for what is named."""
     changes = _read(kind_of(spec), properties)
     return replace(spec, **changes)  # type: ignore[arg-type]  # each was read by its field
 

@@ -1,8 +1,8 @@
-"""The text of a definitions file, and where in it things stand.
+"""The text of a definitions file, and the position of things in it.
 
-Owns the error message of a bad file: `file:line: path: reason`. Lines are looked for only
-when there is something to complain about. It knows neither TOML nor JSON: each reader hands
-in the scan that maps paths to lines, and the way it spells a property's place.
+Owns the error message of a bad file: `file:line: path: reason`. Lines are searched only when there
+is an error. It knows neither TOML nor JSON: each reader provides the scan that maps paths to lines,
+and its spelling of a property's path.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class DefinitionSource:
     _lines: dict[Where, int] | None = field(init=False, default=None)
 
     def line_of(self, where: Where) -> int | None:
-        """The line of a path, or of the nearest thing around it that has one."""
+        """The line of a path, or of the nearest enclosing item that has one."""
         if self._lines is None:
             self._lines = self.scan(self.text)
         for length in range(len(where), 0, -1):
@@ -52,7 +52,7 @@ class DefinitionSource:
         return None
 
     def error(self, where: Where, reason: str) -> ConfigError:
-        """The error for what stands at `where`."""
+        """The error for the item at `where`."""
         line = self.line_of(where)
         place = f"{self.file}:{line}" if line is not None else f"{self.file}"
         path = f" {spell_where(where)}:" if where else ""

@@ -1,9 +1,9 @@
 """Leases in memory: several nodes of one process share a table, as those of a cluster do.
 
-Owns the table with its own clock, which stands for the database's, and an `Ownership` over it with
-the clock of a node. Time moves only by the clocks; whoever drives them calls `renew` each second,
-or hands over a timer such as `loop.call_later`. Keeps the rules of the table in PostgreSQL, so that
-tests and the simulator see the same leases. Never waits.
+Owns the table with its own clock, which plays the database's, and an `Ownership` over it with the
+clock of a node. Time passes only by the clocks; their driver calls `renew` each second, or provides
+a timer such as `loop.call_later`. Follows the rules of the table in PostgreSQL, so that tests and
+the simulator see the same leases. Never blocks.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from partibus.domain.clock import Clock
 
 
 class Cancellable(Protocol):
-    """A call that is yet to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Have it not come."""
+        """Cancel the call."""
         ...
 
 
 Later = Callable[[float, Callable[[], None]], Cancellable]
-"""Call something after so many seconds; `loop.call_later` is one."""
+"""Call something after this many seconds; for example `loop.call_later`."""
 
 
 class MemoryLeases:
@@ -45,11 +45,11 @@ class MemoryLeases:
         self._followers.append(look)
 
     def unfollow(self, look: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling it."""
         self._followers.remove(look)
 
     def join(self, address: NodeAddress) -> int:
-        """A new node; answers its number, which no other node had or will have."""
+        """A new node; returns its number, which no other node had or will have."""
         self._last_number += 1
         self._nodes[self._last_number] = address
         self._heartbeats_ms[self._last_number] = self._clock.monotonic_ms()
@@ -67,7 +67,7 @@ class MemoryLeases:
         return True
 
     def acquire(self, node: int, lane: int) -> bool:
-        """Take a lane that nobody holds a live lease on."""
+        """Take a lane without a live lease."""
         owner = self._owners[lane]
         if not self._is_alive(node) or (owner not in (None, node) and self._is_alive(owner)):
             return False
@@ -76,17 +76,17 @@ class MemoryLeases:
         return True
 
     def holder_of(self, lane: int) -> int | None:
-        """Who acquired a lane last and has not given it back, alive or not."""
+        """The node that last acquired a lane and has not released it, alive or not."""
         return self._owners[lane]
 
     def release(self, node: int, lane: int) -> None:
-        """Give a lane back, if it is the node's."""
+        """Release a lane, if it is the node's."""
         if self._owners.get(lane) == node:
             self._owners[lane] = None
             self._changed()
 
     def leave(self, node: int) -> None:
-        """A node ends, or is evicted: its lanes are free at once."""
+        """A node leaves, or is evicted: its lanes are free at once."""
         if self._nodes.pop(node, None) is not None:
             del self._heartbeats_ms[node]
             self._draining.discard(node)
@@ -102,7 +102,7 @@ class MemoryLeases:
         self._changed()
 
     def report_unreachable(self, node: int, lanes: frozenset[int]) -> None:
-        """A node cannot reach these lanes now, and no others."""
+        """A node cannot reach exactly these lanes now."""
         if self._unreachable.get(node, frozenset()) != lanes:
             self._unreachable[node] = lanes
             self._changed()
@@ -126,7 +126,7 @@ class MemoryLeases:
 
 
 class MemoryOwnership:
-    """The lanes as one node sees them; `cut_off` stands for a lost connection to the database."""
+    """The lanes as one node sees them; `cut_off` simulates a lost connection to the database."""
 
     def __init__(
         self, leases: MemoryLeases, address: NodeAddress, clock: Clock, later: Later | None = None
@@ -144,7 +144,7 @@ class MemoryOwnership:
         self.renewals_failed = 0
 
     def owner_of(self, lane: int) -> int | None:
-        """The node that holds a live lease, as far as is known here."""
+        """The node with a live lease, as far as is known here."""
         return self._view.owner_of(lane)
 
     def owned(self) -> frozenset[int]:
@@ -152,7 +152,7 @@ class MemoryOwnership:
         return self._view.owned()
 
     def serve_ms_left(self) -> int:
-        """How long the leases last by the own clock."""
+        """How long the leases last, by this node's clock."""
         return self._view.serve_ms_left()
 
     def nodes(self) -> dict[int, NodeAddress]:
@@ -160,7 +160,7 @@ class MemoryOwnership:
         return self._view.nodes()
 
     def wanted(self) -> frozenset[int]:
-        """The lanes that this node should hold."""
+        """The lanes that this node should own."""
         return self._view.wanted()
 
     async def start(self) -> None:
@@ -173,7 +173,7 @@ class MemoryOwnership:
         self._set_timer()
 
     async def stop(self) -> None:
-        """Leave; a node that is cut off leaves its lanes to lapse."""
+        """Leave; when cut off, the node's lanes lapse."""
         if self._timer is not None:
             self._timer.cancel()
         self.on_change = None
@@ -195,18 +195,18 @@ class MemoryOwnership:
         return taken
 
     async def release(self, lane: int) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         self._view.released(lane)
         if not self.cut_off:
             self._leases.release(self.node, lane)
 
     async def report_unreachable(self, lanes: frozenset[int]) -> None:
-        """These lanes cannot be reached from here now, and no others."""
+        """Exactly these lanes cannot be reached from here now."""
         if not self.cut_off:
             self._leases.report_unreachable(self.node, lanes)
 
     def renew(self) -> None:
-        """Renew and look, as each second; without the database leases only lapse."""
+        """Renew and read the table, as every second; without the database leases only lapse."""
         if self.cut_off:
             self.renewals_failed += 1
         else:

@@ -1,9 +1,9 @@
 """What one node knows of the leases: the answers of `Ownership`, without any waiting.
 
-Owns the node's own leases by its monotonic clock, the last look at the table, and when listeners
-hear of a change. A lease that lapsed by the own clock is gone until it is acquired anew, even if
-nobody else took it: whoever served the lane has dropped its state. Never reads the table itself.
-Called by the implementations of `Ownership`, which hand in what they have read.
+Owns the node's own leases by its monotonic clock, the last reading of the table, and when listeners
+are notified of a change. A lease that lapsed by the node's clock is gone until it is acquired
+again, even if no other node took it: the state of the lane was dropped here. Must never read the
+table itself. Called by the implementations of `Ownership`, which pass in what they have read.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ class LeaseTable(NamedTuple):
     owners: Mapping[int, int | None]
     """By lane; a lane without a live owner has None."""
     unreachable: Mapping[int, frozenset[int]] = MappingProxyType({})
-    """By live node, the lanes that it has reported as out of its reach."""
+    """By live node, the lanes that it has reported as out of reach."""
 
 
 EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
@@ -39,7 +39,7 @@ class LeaseView:
         self.node = 0
         self._table = EMPTY
         self._is_read = False
-        """Whether the table is as it was last read, without what was acquired here since."""
+        """Whether the table is as last read, without what was acquired here since."""
         self._held: frozenset[int] = frozenset()
         self._renewed_ms: int | None = None
         self._wanted: frozenset[int] = frozenset()
@@ -48,26 +48,26 @@ class LeaseView:
     # --- what the node asks -------------------------------------------------------------
 
     def owned(self) -> frozenset[int]:
-        """The lanes whose lease is held by the own clock."""
+        """The lanes whose lease is held, by this node's clock."""
         return self._held if self.serve_ms_left() > 0 else frozenset()
 
     def owner_of(self, lane: int) -> int | None:
-        """The owner by the last look, but of the own lanes by the own clock."""
+        """The owner by the last reading; of this node's lanes by its own clock."""
         if lane in self.owned():
             return self.node
         owner = self._table.owners.get(lane)
         return None if owner == self.node else owner
 
     def nodes(self) -> dict[int, NodeAddress]:
-        """The live nodes by the last look."""
+        """The live nodes by the last reading."""
         return dict(self._table.nodes)
 
     def wanted(self) -> frozenset[int]:
-        """The lanes that the decision gives to this node."""
+        """The lanes that the placement gives to this node."""
         return self._wanted
 
     def serve_ms_left(self) -> int:
-        """How long the leases last by the own clock; 0 and less: they have lapsed."""
+        """How long the leases last, by this node's clock; 0 or less: they have lapsed."""
         if self._renewed_ms is None:
             return 0
         return self._renewed_ms + SERVE_MS - self._clock.monotonic_ms()
@@ -79,18 +79,18 @@ class LeaseView:
         self.node = node
 
     def drop_lapsed(self) -> None:
-        """Forget leases that lapsed by the own clock."""
+        """Forget leases that have lapsed by this node's clock."""
         if self.serve_ms_left() <= 0:
             self._held = frozenset()
 
     def strays(self) -> frozenset[int]:
-        """Lanes that the table has for this node's and that it does not hold: they lapsed here, or
-        the answer to `acquire` was lost. They are to be given back."""
+        """Lanes that the table has for this node and that it does not hold: they lapsed here, or
+        the answer to `acquire` was lost. They must be released."""
         owners = self._table.owners.items()
         return frozenset(lane for lane, owner in owners if owner == self.node) - self._held
 
     def renewed(self, begun_ms: int) -> None:
-        """The table has taken a renewal that was asked for at this time of the own clock."""
+        """The table has accepted a renewal that was sent at this time of this node's clock."""
         self.drop_lapsed()
         self._renewed_ms = begun_ms
 
@@ -100,17 +100,17 @@ class LeaseView:
         self._renewed_ms = None
 
     def acquired(self, lane: int) -> None:
-        """The table says that a lane is this node's."""
+        """The table has given a lane to this node."""
         self._held |= {lane}
         self._table = self._table._replace(owners={**self._table.owners, lane: self.node})
         self._is_read = False
 
     def released(self, lane: int) -> None:
-        """A lane is not this node's any more; said before the table hears of it."""
+        """A lane is not this node's any more; called before the table is updated."""
         self._held -= {lane}
 
     def looked(self, table: LeaseTable) -> None:
-        """Take over the table as it was read."""
+        """Use the table as it was read."""
         if self._is_read and table == self._table:
             return
         self._table = table
@@ -127,7 +127,7 @@ class LeaseView:
         self._wanted = decision.get(self.node, frozenset())
 
     def tell(self, listener: Callable[[], None] | None) -> None:
-        """Call the listener if anything it may ask about has changed since it was last called."""
+        """Call the listener if anything visible to it has changed since the last call."""
         table, serves = self._table, self.serve_ms_left() > 0
         news = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted, serves)
         if news != self._told:

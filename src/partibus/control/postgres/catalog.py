@@ -1,9 +1,9 @@
 """The rows of a cluster's catalog in PostgreSQL: entities, their fragments, policies, the feed.
 
-Owns the statements; `control.catalog_database` says what each method means, and the catalog, which
-is the only caller, cannot tell the two apart. Any node may write: it waits for its turn, then sees
-all that others have written. Every change has the next number in the log, without gaps, because it
-is given in that turn. Never checks what is allowed, and never tells anyone.
+Owns the statements; `control.catalog_database` says what each method means, and to the catalog, the
+only caller, both look the same. Any node may write: it waits for its turn, then sees everything
+that others have written. Every change gets the next number in the log, without gaps, because it is
+assigned in that turn. Must never check what is allowed, or notify anyone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,19 +31,19 @@ from partibus.control.postgres.session import database_name, prepare
 from partibus.domain.entity import EntityKind, EntitySpec
 
 NOT_READ: Final = -1
-"""Older than any generation."""
+"""Lower than any generation."""
 ROWS_PER_STATEMENT: Final = 1000
-"""So that none takes longer than a statement may (`WORK_MS`), however large a catalog is."""
+"""So that no statement takes longer than `WORK_MS`, however large a catalog is."""
 
 
 class KnownGeneration(Protocol):
-    """Who follows the catalog without blocking, and knows how far it has come."""
+    """Something that follows the catalog without blocking and knows its generation."""
 
     generation: int
 
 
 class PostgresChangeLog:
-    """The log of changes; `seen` is the last one that this process knows of."""
+    """The log of changes; `seen` is the last one that this process has read."""
 
     __slots__ = ("_link", "seen")
 
@@ -76,7 +76,7 @@ class PostgresChangeLog:
         return int(last)
 
     def news(self) -> News | None:
-        """What has changed since `seen`; None when that can no longer be told."""
+        """What has changed since `seen`; None when that is no longer known."""
         rows = self._link.run(
             "SELECT change_id, entity_id, scope FROM partibus_cluster.change"
             " WHERE change_id > %s ORDER BY change_id",
@@ -86,8 +86,8 @@ class PostgresChangeLog:
 
 
 class PostgresCatalog:
-    """The rows of a catalog; `feed`, when there is one, spares the question whether there is news
-    of others."""
+    """The rows of a catalog; `feed`, if given, saves asking the database whether others have
+    written."""
 
     __slots__ = ("_dsn", "_link", "_version", "changes", "feed", "identity")
 
@@ -102,14 +102,14 @@ class PostgresCatalog:
         self._found()
 
     def _found(self) -> None:
-        """A new catalog is of a namespace that nobody else has."""
+        """A new catalog gets a new namespace id."""
         if self.identity.namespace() is None:
             with self.transaction():
                 if self.identity.namespace() is None:
                     self.identity.found()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._link.close()
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -117,11 +117,11 @@ class PostgresCatalog:
         return self._link.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """All reads of the block see the same moment."""
+        """All reads of the block see the same state."""
         return self._link.snapshot()
 
     def has_news(self) -> bool:
-        """Whether anybody has written since this was last asked; who writes asks the database."""
+        """Whether anything was written since the last call; a writer asks the database."""
         if self.feed is None or self._link.in_transaction:
             version = self.identity.generation()
         else:
@@ -130,11 +130,11 @@ class PostgresCatalog:
         return version != before
 
     def look_again(self) -> None:
-        """What is new could not be taken over: it stays new."""
+        """The news could not be processed: it stays new."""
         self._version = NOT_READ
 
     def copy_to(self, file: Path) -> None:
-        """Nothing: backups and replicas of the database are what protects its rows."""
+        """Nothing: the rows are protected by backups and replicas of the database."""
 
     # --- reading ------------------------------------------------------------------------
 
@@ -180,13 +180,13 @@ class PostgresCatalog:
             yield policy_of(*fields)
 
     def idle_times(self) -> dict[int, int]:
-        """By entity, for how long nobody had used it when that was last written."""
+        """By entity, how long it had been idle when that was last written."""
         return dict(
             self._link.run("SELECT entity_id, idle_ms FROM partibus_cluster.idle").fetchall()
         )
 
     def setting(self, name: str) -> str | None:
-        """What was fixed when the namespace was made."""
+        """A setting that was fixed when the namespace was created."""
         found = self._link.run(
             "SELECT value FROM partibus_cluster.setting WHERE name = %s", (name,)
         )
@@ -196,7 +196,7 @@ class PostgresCatalog:
     # --- writing, inside a transaction ----------------------------------------------------
 
     def put_idle_time(self, entity_id: int, idle_ms: int) -> None:
-        """Write for how long an entity has been idle; one that is gone is passed over."""
+        """Write how long an entity has been idle; a deleted one is ignored."""
         self._link.run(
             "INSERT INTO partibus_cluster.idle"
             " SELECT entity_id, %s FROM partibus_cluster.entity WHERE entity_id = %s"
@@ -205,7 +205,7 @@ class PostgresCatalog:
         )
 
     def put_setting(self, name: str, value: str) -> None:
-        """Fix something for good."""
+        """Write a setting that never changes."""
         self._link.run(
             "INSERT INTO partibus_cluster.setting (name, value) VALUES (%s, %s)", (name, value)
         )
@@ -234,7 +234,7 @@ class PostgresCatalog:
         return _id(found.fetchone())
 
     def insert_known_fragment(self, entity_id: int, fragment_id: int, store: int) -> None:
-        """The only fragment of an entity, which was there before it."""
+        """The only fragment of an entity, which existed before it."""
         self._link.run(
             "INSERT INTO partibus_cluster.fragment (fragment_id, entity_id, ordinal, store)"
             " VALUES (%s, %s, 0, %s)",
@@ -243,7 +243,7 @@ class PostgresCatalog:
         self.identity.raise_fragment_sequence(fragment_id)
 
     def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
-        """Put another spec in the place of the entity's own."""
+        """Replace the entity's spec."""
         self._link.run(
             "UPDATE partibus_cluster.entity SET spec = %s, updated_ms = %s WHERE entity_id = %s",
             (encode_spec(spec), now_ms, entity_id),
@@ -251,14 +251,14 @@ class PostgresCatalog:
         self.changes.note_entity(entity_id)
 
     def delete_entity(self, entity_id: int, key: str) -> None:
-        """Remove an entity with its fragments and policies; its lane is yet to drop them."""
+        """Remove an entity with its fragments and policies; its lane has not dropped them yet."""
         self.identity.bury(entity_id)
         self._link.run("DELETE FROM partibus_cluster.entity WHERE entity_id = %s", (entity_id,))
         self._link.run("DELETE FROM partibus_cluster.policy WHERE scope = %s", (key,))
         self.changes.note_entity(entity_id)
 
     def put_policy(self, scope: str, policy: AccessPolicy) -> None:
-        """Write a policy, new or in the place of the one with its name."""
+        """Write a policy, new or replacing the one with its name."""
         self._link.run(
             "INSERT INTO partibus_cluster.policy (scope, name, primary_key, secondary_key, rights)"
             " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (scope, name) DO UPDATE SET"
@@ -283,7 +283,7 @@ class PostgresCatalog:
         return self._link.run(_named(query, table)).fetchall()
 
     def replace_table(self, table: str, rows: Sequence[Row]) -> None:
-        """Have a table hold these rows alone; inside a transaction."""
+        """Replace all rows of a table; inside a transaction."""
         self._link.run(_named(sql.SQL("DELETE FROM {table}"), table))
         places = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS[table]))
         query = sql.SQL("INSERT INTO {table} ({columns}) VALUES ({places})")

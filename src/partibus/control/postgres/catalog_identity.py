@@ -1,8 +1,8 @@
-"""Which namespace a cluster's catalog is of, which lanes belong to it, and what is on its way out.
+"""The namespace of a cluster's catalog, its lanes, and the fragments being deleted.
 
-Owns the same as `control.catalog_identity`, which says what each means, in PostgreSQL. A lane notes
-the namespace that it belongs to, so one of another cluster is refused by whoever compares. A new
-generation wakes the followers when its transaction ends. Called through the catalog.
+Owns the same as `control.catalog_identity`, which says what each means, in PostgreSQL. A lane
+records the namespace that it belongs to, so one of another cluster is recognised. A new generation
+wakes the followers when its transaction ends. Called through the catalog.
 """
 
 import secrets
@@ -28,7 +28,7 @@ class PostgresCatalogIdentity:
         return None if value is None else bytes.fromhex(value)
 
     def generation(self) -> int:
-        """How many changes the namespace has seen."""
+        """How many changes the namespace has had."""
         return int(self._setting(GENERATION) or 0)
 
     def entity_sequence(self) -> int:
@@ -48,12 +48,12 @@ class PostgresCatalogIdentity:
         return int(last) if is_called else 0
 
     def stores(self) -> list[int]:
-        """The numbers of the lanes that were begun: each of them must be there."""
+        """The numbers of the lanes in use: each of them must exist."""
         rows = self._link.run("SELECT number FROM partibus_cluster.store ORDER BY number")
         return [number for (number,) in rows]
 
     def tombstones(self) -> dict[int, int]:
-        """By fragment that is to be dropped, its lane."""
+        """The lane of each fragment that is to be dropped."""
         rows = self._link.run("SELECT fragment_id, store FROM partibus_cluster.tombstone")
         return dict(rows.fetchall())
 
@@ -64,33 +64,33 @@ class PostgresCatalogIdentity:
         self._put(NAMESPACE, secrets.token_bytes(NAMESPACE_BYTES).hex())
 
     def advance(self, least: int = 0) -> int:
-        """The next generation, and not before `least`; answers it and wakes the followers."""
+        """Raise the generation, to at least `least`; returns it and wakes the followers."""
         generation = max(self.generation() + 1, least)
         self._put(GENERATION, str(generation))
         self._link.run("SELECT pg_notify('partibus_catalog', '')")
         return generation
 
     def raise_entity_sequence(self, least: int) -> None:
-        """Use no id up to `least` for an entity any more."""
+        """Never use an id up to `least` for an entity again."""
         if self.entity_sequence() < least:
             self._link.run("SELECT setval('partibus_cluster.entity_entity_id_seq', %s)", (least,))
 
     def raise_fragment_sequence(self, least: int) -> None:
-        """Use no id up to `least` for a fragment any more."""
+        """Never use an id up to `least` for a fragment again."""
         if self.fragment_sequence() < least:
             self._link.run(
                 "SELECT setval('partibus_cluster.fragment_fragment_id_seq', %s)", (least,)
             )
 
     def add_store(self, number: int) -> None:
-        """A lane was begun and says of itself that it is this one."""
+        """A lane is in use and has recorded its number."""
         self._link.run(
             "INSERT INTO partibus_cluster.store (number) VALUES (%s) ON CONFLICT DO NOTHING",
             (number,),
         )
 
     def remove_store(self, number: int) -> None:
-        """A lane need not be there any more."""
+        """A lane no longer has to exist."""
         self._link.run("DELETE FROM partibus_cluster.store WHERE number = %s", (number,))
 
     def bury(self, entity_id: int) -> None:
@@ -103,7 +103,7 @@ class PostgresCatalogIdentity:
         )
 
     def unbury(self, fragment_ids: Iterable[int]) -> None:
-        """Lanes have said that these are dropped."""
+        """Lanes have confirmed that these are dropped."""
         self._link.run(
             "DELETE FROM partibus_cluster.tombstone WHERE fragment_id = ANY(%s)",
             (list(fragment_ids),),

@@ -1,9 +1,9 @@
 """The catalog's connection to the cluster's database: one at a time, for the thread of the catalog.
 
 Owns the writer's turn among all nodes (an advisory lock that ends with its transaction), the time a
-statement may take, and what failures become: another node is writing (CatalogBusy), or the database
-does not answer (StoreUnavailable) and the next call connects anew. Blocks, for `WORK_MS` at the
-most, also when the database hangs. Called by the catalog's rows.
+statement may take, and the mapping of failures: another node is writing (CatalogBusy), or the
+database does not answer (StoreUnavailable) and the next call connects again. Blocks, for `WORK_MS`
+at most, even when the database hangs. Called by the catalog's rows.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from partibus.control.postgres.session import (
 from partibus.domain.errors import CatalogBusy, StoreUnavailable
 
 BUSY_MS: Final = 250
-"""How long a write waits for another node: theirs take some milliseconds. Whoever can wait without
-keeping others waiting tries again."""
+"""How long a write waits for another node, whose writes take some milliseconds. Callers that can
+wait without blocking others try again."""
 # Any constant will do; it must be the same in every release.
 CATALOG_LOCK: Final = 0x70636174
 
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class CatalogLink:
-    """Statements and transactions on one connection, which is made when it is needed."""
+    """Statements and transactions on one connection, which is made when needed."""
 
     __slots__ = ("_connection", "_dsn")
 
@@ -54,7 +54,7 @@ class CatalogLink:
     def run(
         self, query: LiteralString | sql.Composed, values: Sequence[Any] = ()
     ) -> "psycopg.Cursor[tuple[Any, ...]]":
-        """A statement; one outside a transaction is one by itself."""
+        """Run a statement; outside a transaction it is one by itself."""
         with self._guarded() as connection:
             return connection.execute(query, values)
 
@@ -65,14 +65,14 @@ class CatalogLink:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Be the one writer: all of the block is durable at its end, or nothing."""
+        """Be the only writer: all of the block is durable at its end, or nothing."""
         with self._block("BEGIN"):
             self._take_turn()
             yield
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All reads of the block see the same moment."""
+        """All reads of the block see the same state."""
         if self.in_transaction:
             yield
             return
@@ -80,7 +80,7 @@ class CatalogLink:
             yield
 
     def close(self) -> None:
-        """Let go of the connection; a second call does nothing."""
+        """Close the connection; a second call does nothing."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
@@ -101,7 +101,7 @@ class CatalogLink:
             raise
 
     def _begin(self, begin: LiteralString) -> None:
-        """A connection that was lost since it was last used is made anew here."""
+        """Begin; connects again if the connection was lost since its last use."""
         is_used = self._connection is not None
         try:
             self.run(begin)
@@ -116,8 +116,8 @@ class CatalogLink:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[SyncConnection]:
-        """A statement that takes too long is ended by closing its socket: the database may hang,
-        and a limit that the database keeps would hang with it."""
+        """End a statement that takes too long by closing its socket: the database may hang, and a
+        limit enforced by the database would hang with it."""
         if self._connection is None:
             self._connection = connect(self._dsn, "catalog")
         connection = self._connection

@@ -1,8 +1,8 @@
 """A node follows what others write into the cluster's catalog, without blocking its loop.
 
-Owns when the generation of the catalog is read: at once when a writer says so, and once a second in
-any case. What is new is read by the catalog itself, when it is told here that there is something.
-Never writes. Started and stopped by the node.
+Owns when the generation of the catalog is read: at once after a notification, and once a second in
+any case. The catalog itself reads what is new, when it is notified here. Must never write. Started
+and stopped by the node.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class CatalogFeed:
-    """Knows the generation of the catalog; `on_news` is called on the loop after it has changed."""
+    """Knows the generation of the catalog; `on_news` is called on the loop after a change."""
 
     def __init__(self, dsn: str, on_news: Callable[[], None]) -> None:
         self._session = ControlSession(dsn, "feed")
@@ -34,13 +34,14 @@ class CatalogFeed:
         self.generation = 0
 
     async def start(self) -> None:
-        """Read the generation, then follow it; StoreUnavailable when the database is away."""
+        """Read the generation, then follow it; StoreUnavailable when the database is
+        unreachable."""
         self.generation = self._reported = await self._session.run(_read_generation)
         self._listening.start()
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -60,10 +61,10 @@ class CatalogFeed:
                 _log.warning("the catalog cannot be followed: %s", error)
                 await asyncio.sleep(POLL_S)
             except Exception:
-                _log.exception("a change of the catalog could not be taken over; it is tried again")
+                _log.exception("a change of the catalog could not be applied; it is tried again")
 
     def _look(self, generation: int) -> None:
-        """What could not be taken over stays new."""
+        """Report the news; if that fails, it stays new."""
         self.generation = generation
         if generation != self._reported:
             self._on_news()

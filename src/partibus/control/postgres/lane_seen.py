@@ -1,9 +1,9 @@
-"""How far each lane of a cluster had come, noted in the control plane.
+"""How far each lane of a cluster had come, recorded in the control plane.
 
-Owns the statements, and the rule that a note never goes back while the log is the same one. A note
-has only what the lane's own database had made durable, so a lane that ends before it has lost what
-was acknowledged: its database was restored from a backup, or has failed over to a standby that
-lacked it. Called by nodes, by copies and by the operations on a cluster.
+Owns the statements, and the rule that a note never goes back while the log is the same. A note
+contains only what was durable in the lane's own database, so a lane that ends before its note has
+lost acknowledged data: its database was restored from a backup, or has failed over to a standby
+that lacked it. Called by nodes, by copies and by the operations on a cluster.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class LaneEnd(NamedTuple):
 
 
 async def note(connection: AsyncConnection, ends: Mapping[int, LaneEnd]) -> None:
-    """Remember how far lanes have come."""
+    """Record how far lanes have come."""
     await connection.execute(
         "INSERT INTO partibus_cluster.lane_seen AS seen"
         " SELECT * FROM unnest(%s::integer[], %s::bytea[], %s::bigint[])"
@@ -31,7 +31,7 @@ async def note(connection: AsyncConnection, ends: Mapping[int, LaneEnd]) -> None
 
 
 async def noted(connection: AsyncConnection) -> dict[int, LaneEnd]:
-    """How far every lane had come when it was last noted."""
+    """The last note of every lane."""
     cursor = await connection.execute(
         "SELECT lane, log_id, position FROM partibus_cluster.lane_seen"
     )
@@ -39,7 +39,7 @@ async def noted(connection: AsyncConnection) -> dict[int, LaneEnd]:
 
 
 async def forget(connection: AsyncConnection, lane: int) -> bool:
-    """Somebody has said that a lane is right, however old it is; False when nothing was noted."""
+    """An operator has accepted a lane, however old it is; False when there was no note."""
     cursor = await connection.execute(
         "DELETE FROM partibus_cluster.lane_seen WHERE lane = %s", (lane,)
     )

@@ -1,9 +1,9 @@
-"""The statements about nodes and lanes: what makes a lease in the database.
+"""The statements about nodes and lanes: leases in the database.
 
 Owns the rule that a lease is live while its owner's heartbeat is younger than `LEASE_MS` by the
 clock of the database. Each function is one round trip, and a change wakes the followers in the same
-transaction. A heartbeat from the future counts as old once it is further off than a lease lasts:
-the database has failed over to a machine whose clock is behind. Called with a connection by the
+transaction. A heartbeat that is further in the future than a lease lasts counts as old: the
+database has failed over to a machine whose clock is behind. Called with a connection by the
 ownership of a node and by the operations on the cluster.
 """
 
@@ -16,10 +16,10 @@ from partibus.domain.errors import ConfigError
 
 CHANNEL: Final = "partibus_lanes"
 FORGET_HOURS: Final = 24
-"""A node that has not been heard of for so long is removed when another joins."""
+"""A node without a heartbeat for this long is removed when another joins."""
 
 NODES_MAX: Final = 100
-"""Every node speaks to every other one and follows every lane; see docs/guides/sizing.md."""
+"""Every node connects to every other one and follows every lane; see docs/guides/sizing.md."""
 
 _WAKE: Final = "SELECT pg_notify('partibus_lanes', '')"
 
@@ -43,27 +43,28 @@ class LaneRow(NamedTuple):
     database: int
     owner: int | None
     since_ms: int | None = None
-    """For how long it has been so; None when it never had an owner."""
+    """How long this has been so; None when it never had an owner."""
 
 
 class Pulse(NamedTuple):
-    """What a renewal hears; another pulse than before means that nodes came or went."""
+    """The answer to a renewal; a different pulse means that nodes came or went."""
 
     is_known: bool
     """False for a node that was evicted."""
     alive: int
     total: int
-    """Of the numbers of the live nodes: one that goes while another comes changes it."""
+    """A checksum of the numbers of the live nodes: it changes even when one goes while another
+    comes."""
 
 
 class LeaseRows(NamedTuple):
-    """What one look at the tables has found."""
+    """One reading of the tables."""
 
     nodes: list[NodeRow]
     lanes: list[LaneRow]
 
     def table(self) -> LeaseTable:
-        """What the view of a node goes by."""
+        """The form that the view of a node uses."""
         alive = {row.number: row.address for row in self.nodes if row.alive}
         draining = frozenset(row.number for row in self.nodes if row.alive and row.draining)
         owners = {row.number: row.owner if row.owner in alive else None for row in self.lanes}
@@ -72,7 +73,7 @@ class LeaseRows(NamedTuple):
 
 
 async def join(connection: AsyncConnection, address: NodeAddress) -> int:
-    """A new node; answers its number, which no other node had or will have."""
+    """A new node; returns its number, which no other node had or will have."""
     async with connection.transaction():
         await connection.execute(
             "DELETE FROM partibus_cluster.node"
@@ -92,7 +93,8 @@ async def join(connection: AsyncConnection, address: NodeAddress) -> int:
 
 
 async def _refuse_too_many(connection: AsyncConnection) -> None:
-    """Two that join at the same moment may both be let in: the limit is not a matter of safety."""
+    """Two nodes that join at the same moment may both be admitted: the limit is not a safety
+    matter."""
     cursor = await connection.execute(
         "SELECT count(*) FROM partibus_cluster.node WHERE partibus_cluster.is_alive(heartbeat, %s)",
         (LEASE_MS,),
@@ -107,8 +109,8 @@ async def _refuse_too_many(connection: AsyncConnection) -> None:
 
 
 async def renew(connection: AsyncConnection, node: int) -> Pulse:
-    """Write the heartbeat of a node, and ask who is alive. One row comes back, however large the
-    cluster is, because every node asks each second."""
+    """Write the heartbeat of a node, and read which nodes are alive. One row is returned, however
+    large the cluster is, because every node does this each second."""
     async with connection.pipeline():
         renewed = await connection.execute(
             "UPDATE partibus_cluster.node SET heartbeat = clock_timestamp() WHERE number = %s"
@@ -156,7 +158,7 @@ async def _fetch(nodes: Any, lanes: Any) -> LeaseRows:
 
 
 async def acquire(connection: AsyncConnection, node: int, lane: int) -> bool:
-    """Take a lane whose lease is free or has lapsed, for a node whose own heartbeat is alive."""
+    """Take a lane whose lease is free or has lapsed, for a node with a live heartbeat."""
     cursor = await connection.execute(
         "WITH taken AS (UPDATE partibus_cluster.lane SET owner = %(node)s,"
         "  since = clock_timestamp() WHERE number = %(lane)s"
@@ -172,7 +174,7 @@ async def acquire(connection: AsyncConnection, node: int, lane: int) -> bool:
 
 
 async def release(connection: AsyncConnection, node: int, lanes: list[int]) -> None:
-    """Give lanes back, as far as they are the node's."""
+    """Release lanes, as far as they are the node's."""
     await connection.execute(
         "WITH freed AS (UPDATE partibus_cluster.lane SET owner = NULL, since = clock_timestamp()"
         " WHERE number = ANY(%s) AND owner = %s RETURNING number)"
@@ -182,7 +184,8 @@ async def release(connection: AsyncConnection, node: int, lanes: list[int]) -> N
 
 
 async def remove(connection: AsyncConnection, node: int) -> bool:
-    """A node ends, or is evicted: its lanes are free at once. False when there is no such node."""
+    """A node leaves, or is evicted: its lanes are free at once. False when there is no such
+    node."""
     cursor = await connection.execute(
         "WITH gone AS (DELETE FROM partibus_cluster.node WHERE number = %s RETURNING number)"
         " SELECT pg_notify('partibus_lanes', '') FROM gone",
@@ -202,7 +205,7 @@ async def set_draining(connection: AsyncConnection, node: int, draining: bool) -
 
 
 async def report_unreachable(connection: AsyncConnection, node: int, lanes: list[int]) -> None:
-    """A node cannot reach these lanes now, and no others."""
+    """A node cannot reach exactly these lanes now."""
     await connection.execute(
         "WITH changed AS (UPDATE partibus_cluster.node SET unreachable = %s WHERE number = %s"
         " RETURNING number) SELECT pg_notify('partibus_lanes', '') FROM changed",
@@ -211,7 +214,7 @@ async def report_unreachable(connection: AsyncConnection, node: int, lanes: list
 
 
 async def add_lanes(connection: AsyncConnection, lanes: int, databases: int) -> None:
-    """Have at least so many lanes, the new ones spread over the databases by turns."""
+    """Create lanes up to this many, the new ones spread over the databases in turn."""
     async with connection.transaction():
         await connection.execute(
             "INSERT INTO partibus_cluster.lane (number, database)"
@@ -223,5 +226,5 @@ async def add_lanes(connection: AsyncConnection, lanes: int, databases: int) -> 
 
 
 async def wake(connection: AsyncConnection) -> None:
-    """Have every node look now."""
+    """Have every node read the tables now."""
     await connection.execute(_WAKE)

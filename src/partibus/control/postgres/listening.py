@@ -1,8 +1,8 @@
-"""Hear at once when another node has changed the control plane.
+"""Immediate notification when another node has changed the control plane.
 
-Owns a connection that only listens and the wait between attempts to make it anew. What is heard may
-be late, or nothing at all while the connection is gone: whoever uses it polls as well. Never reads
-or writes a table. Started by the leases and by the feed of the catalog.
+Owns a connection that only listens and the pause between attempts to reconnect. Notifications may
+be late, or missing while the connection is lost: its users poll as well. Must never read or write a
+table. Started by the leases and by the feed of the catalog.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from partibus.domain.errors import BusError
 
 RETRY_S: Final = 1.0
 LISTEN_S: Final = 5.0
-"""After so long a silence the database is asked whether it is still there."""
+"""After this long without a notification the connection is checked."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -32,14 +32,14 @@ class Listening:
         self._heard = heard
         self._task: asyncio.Task[None] | None = None
         self.is_up = False
-        """Whether everything is heard, since the last call of `heard` and until it is False."""
+        """Whether no notification was missed since the last call of `heard`."""
 
     def start(self) -> None:
         """Listen from now on."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -56,8 +56,8 @@ class Listening:
                 await asyncio.sleep(RETRY_S)
 
     async def _listen(self, connection: AsyncConnection) -> None:
-        """Until something is heard, or for a while; the statement finds a connection that is lost,
-        and what came between two calls is looked for as if it had been heard."""
+        """Wait for a notification, or for a while; the statement detects a lost connection, and
+        notifications between two calls are found too."""
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         self.is_up = True
         self._heard()

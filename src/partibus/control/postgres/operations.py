@@ -1,8 +1,8 @@
-"""What an operator asks of a cluster: its state, and that a node gives its lanes away or is gone.
+"""Operators' requests to a cluster: its state, and draining or evicting a node.
 
-Owns the questions and refusals behind `partibus cluster`; it works through the tables alone, so it
-needs no node to be reachable. The nodes do the moving themselves, as for any other change. Called
-by the verbs, with a connection of their own.
+Owns the requests and refusals behind `partibus cluster`; it uses only the tables, so no node has to
+be reachable. The nodes move the lanes themselves, as for any other change. Called by the verbs,
+with a connection of their own.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ class ClusterStatus(NamedTuple):
     """The owner of a lane whose lease has lapsed is None."""
     moves: list[Move]
     holders: Mapping[int, int | None] = {}
-    """By lane, who acquired it and has not given it back, alive or not."""
+    """By lane, the node that acquired it and has not released it, alive or not."""
 
     def held_by(self, node: int) -> list[int]:
-        """The lanes that the tables have for a node, whether its lease is live or not."""
+        """The lanes that the tables have for a node, whether or not its lease is live."""
         return [lane for lane, holder in self.holders.items() if holder == node]
 
     def lanes_of(self, node: int) -> list[int]:
@@ -41,12 +41,12 @@ class ClusterStatus(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every lane has an owner and none is to move."""
+        """Whether every lane has an owner and none has to move."""
         return not self.moves and all(row.owner is not None for row in self.lanes)
 
 
 def status_of(rows: LeaseRows) -> ClusterStatus:
-    """What the tables say."""
+    """The state in the tables."""
     table = rows.table()
     lanes = [row._replace(owner=table.owners[row.number]) for row in rows.lanes]
     owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
@@ -62,22 +62,22 @@ class ClusterOperations:
         self._session = ControlSession(dsn, "operations")
 
     async def prepare(self, lanes: int, databases: int) -> None:
-        """Make the tables, and at least so many lanes over so many databases; a lane that is there
-        stays in its database."""
+        """Create the tables, and at least this many lanes over this many databases; an existing
+        lane stays in its database."""
         await asyncio.to_thread(prepare, self._session.dsn)
         await self._session.run(partial(lease_rows.add_lanes, lanes=lanes, databases=databases))
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._session.close()
 
     async def status(self) -> ClusterStatus:
-        """The state of the cluster now."""
+        """The current state of the cluster."""
         return status_of(await self._session.run(lease_rows.look))
 
     async def drain(self, node: int, *, dry_run: bool = False) -> list[Move]:
-        """Have a node give its lanes away; refused when nobody could take them. Answers what is to
-        move, and in a dry run does nothing else."""
+        """Have a node give its lanes away; refused when no other node could take them. Returns what
+        will move; a dry run does nothing else."""
         status = await self.status()
         _find(status, node)
         others = [r for r in status.nodes if r.alive and not r.draining and r.number != node]
@@ -91,25 +91,26 @@ class ClusterOperations:
         return _moves_without(status, node)
 
     async def resume(self, node: int) -> None:
-        """Have a node that drains take lanes again."""
+        """Have a draining node take lanes again."""
         _find(await self.status(), node)
         await self._set_draining(node, False)
 
     async def rebalance(self, *, dry_run: bool = False) -> list[Move]:
-        """Wake every node, so that lanes are spread evenly at once; answers what is to move."""
+        """Wake every node, so that lanes are spread evenly at once; returns what will move."""
         if not dry_run:
             await self._session.run(lease_rows.wake)
         return (await self.status()).moves
 
     async def evict(self, node: int, *, alive_too: bool = False) -> list[int]:
-        """Remove a node that is gone or stuck; its lanes are free at once. Answers which they were.
-        One that is alive is refused unless asked for: it stops when it next renews its leases."""
+        """Remove a node that is gone or stuck; its lanes are free at once. Returns which they were.
+        A live node is refused unless requested: it stops when it next renews its leases."""
         status = await self._before_evicting(node, alive_too)
         await self._session.run(partial(lease_rows.remove, node=node))
         return status.lanes_of(node)
 
     async def heirs(self, node: int, *, alive_too: bool = False) -> list[Move]:
-        """Who would get the lanes of a node if it was evicted; refused as that would be."""
+        """Which nodes would get the lanes of a node if it were evicted; refused as that would
+        be."""
         return _inheritance(await self._before_evicting(node, alive_too), node)
 
     async def _before_evicting(self, node: int, alive_too: bool) -> ClusterStatus:
@@ -123,13 +124,13 @@ class ClusterOperations:
         return status
 
     async def accept(self, lane: int) -> None:
-        """Have a lane served though it went back: what it had beyond its present end is given
+        """Have a lane served although it went back: what it had beyond its present end is given
         up."""
         if not await self._session.run(partial(lane_seen.forget, lane=lane)):
-            raise ArgumentError(f"Nothing was noted of lane {lane}: it is served as it is.")
+            raise ArgumentError(f"There is no note of lane {lane}: it is served as it is.")
 
     async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
-        """Wait until something holds, such as that a drained node has no lanes."""
+        """Wait until a condition holds, such as that a drained node has no lanes."""
         news = asyncio.Event()
         listening = Listening(self._session.dsn, lease_rows.CHANNEL, news.set)
         listening.start()
@@ -148,7 +149,7 @@ class ClusterOperations:
 
 
 def _moves_without(status: ClusterStatus, node: int) -> list[Move]:
-    """What moves when a node is to have no lanes."""
+    """What moves when a node must have no lanes."""
     owners = {row.number: row.owner for row in status.lanes if row.owner is not None}
     alive = [row.number for row in status.nodes if row.alive]
     draining = {row.number for row in status.nodes if row.draining} | {node}
@@ -156,7 +157,7 @@ def _moves_without(status: ClusterStatus, node: int) -> list[Move]:
 
 
 def _inheritance(status: ClusterStatus, node: int) -> list[Move]:
-    """Who gets the lanes of a node that is gone; nobody when no other node is alive."""
+    """Which nodes get the lanes of a node that is gone; none when no other node is alive."""
     owners = {row.number: row.owner for row in status.lanes if row.owner is not None}
     alive = [row.number for row in status.nodes if row.alive and row.number != node]
     draining = [row.number for row in status.nodes if row.draining]

@@ -1,10 +1,10 @@
 """The leases of one node in the cluster's database.
 
-Owns when the node renews, looks and lapses: it renews each second, looks when another node has
-changed something or is gone, and stops serving by its own monotonic clock when the database has not
-answered for `SERVE_MS`, whatever the reason. A lost connection is made anew for as long as it
-takes. Never decides by a clock of a machine what others may do: the database does, by its own.
-Made and started by the node, which calls it on its loop.
+Owns when the node renews, reads the tables and lapses: it renews each second, reads when another
+node has changed something or is gone, and stops serving by its own monotonic clock when the
+database has not answered for `SERVE_MS`, whatever the reason. A lost connection is retried forever.
+It must never decide by a node's clock what other nodes may do: the database does, by its own. Made
+and started by the node, which calls it on its loop.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError
 
 LOOK_MS: Final = 5000
-"""So often the tables are read even if nobody was heard; each second while nobody can be heard."""
+"""How often the tables are read even without a notification; each second while none can arrive."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class PostgresOwnership:
         self._session = ControlSession(dsn, "leases")
         self._address = address
         self.rows = LeaseRows([], [])
-        """The tables as they were last read, at most `LOOK_MS` ago while the database answers."""
+        """The tables as last read, at most `LOOK_MS` ago while the database answers."""
         self.takeovers = 0
         self.renewals_failed = 0
         self._pulse: Pulse | None = None
@@ -53,12 +53,12 @@ class PostgresOwnership:
         self._reported: frozenset[int] = frozenset()
         """What the table has of it."""
         self.evicted = False
-        """An operator has removed this node: it serves no lane any more and should end."""
+        """An operator has removed this node: it serves no lane any more and should stop."""
 
     # --- questions ----------------------------------------------------------------------
 
     def owner_of(self, lane: int) -> int | None:
-        """The node that holds a live lease, as far as is known here."""
+        """The node with a live lease, as far as is known here."""
         return self._view.owner_of(lane)
 
     def owned(self) -> frozenset[int]:
@@ -66,26 +66,26 @@ class PostgresOwnership:
         return self._view.owned()
 
     def serve_ms_left(self) -> int:
-        """How long the leases last by the own clock."""
+        """How long the leases last, by this node's clock."""
         return self._view.serve_ms_left()
 
     def nodes(self) -> dict[int, NodeAddress]:
-        """The live nodes, this one included."""
+        """The live nodes, including this one."""
         return self._view.nodes()
 
     def wanted(self) -> frozenset[int]:
-        """The lanes that this node should hold."""
+        """The lanes that this node should own."""
         return self._view.wanted()
 
     def databases(self) -> dict[int, int]:
-        """By lane, the number of the database that it lives in."""
+        """By lane, the number of its database."""
         return {row.number: row.database for row in self.rows.lanes}
 
     # --- life ---------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Join under a new number; StoreUnavailable when the database does not answer, and
-        ConfigError when the cluster takes no further node."""
+        ConfigError when the cluster has its maximum of nodes."""
         await asyncio.to_thread(prepare, self._session.dsn)
         try:
             self.node = await self._session.run(partial(lease_rows.join, address=self._address))
@@ -98,7 +98,7 @@ class PostgresOwnership:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Give back every lease and leave; without the database they lapse."""
+        """Release every lease and leave; without the database they lapse."""
         self.on_change = None
         if self._task is not None:
             self._task.cancel()
@@ -114,7 +114,7 @@ class PostgresOwnership:
         await self._session.close()
 
     async def _run(self) -> None:
-        """Renew each second, and look in between when there are news."""
+        """Renew each second, and read the tables in between when there is news."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + RENEW_MS / 1000
         while True:
@@ -142,7 +142,7 @@ class PostgresOwnership:
         try:
             taken = await self._session.run(partial(lease_rows.acquire, node=self.node, lane=lane))
         except BusError as error:
-            # Whether it was taken is not known; if so, it is a stray at the next look.
+            # The outcome is unknown; if it was taken, it is a stray at the next reading.
             _log.warning("lane %s was not acquired: %s", lane, error)
             return False
         if taken:
@@ -151,17 +151,17 @@ class PostgresOwnership:
         return taken and lane in self._view.owned()
 
     def _was_left_behind(self, lane: int) -> bool:
-        """Whether another node held it until its lease lapsed: it has not given it back."""
+        """Whether another node held it until its lease lapsed, without releasing it."""
         holders = [row.owner for row in self.rows.lanes if row.number == lane]
         return any(holder not in (None, self.node) for holder in holders)
 
     async def release(self, lane: int) -> None:
-        """Give a lease back; without the database it is given back at the next look, or lapses."""
+        """Release a lease; without the database it is released at the next reading, or lapses."""
         self._view.released(lane)
         try:
             await self._session.run(partial(lease_rows.release, node=self.node, lanes=[lane]))
         except BusError as error:
-            _log.warning("lane %s is not given back yet: %s", lane, error)
+            _log.warning("lane %s is not released yet: %s", lane, error)
 
     async def report_unreachable(self, lanes: frozenset[int]) -> None:
         """Without the database it is reported with the next renewal."""
@@ -189,7 +189,7 @@ class PostgresOwnership:
             self._view.tell(self.on_change)
 
     def _must_look(self, now_ms: int) -> bool:
-        """Whether something may have changed that was not heard of."""
+        """Whether something may have changed without a notification."""
         is_late = now_ms - self._looked_ms >= LOOK_MS
         return is_late or not self._listening.is_up or bool(self._view.strays())
 
@@ -210,11 +210,11 @@ class PostgresOwnership:
             await self._session.run(self._give_strays_back)
 
     async def _give_strays_back(self, connection: AsyncConnection) -> None:
-        """Asked for again here: one may have been acquired since."""
+        """Checked again here: one may have been acquired since."""
         await lease_rows.release(connection, self.node, sorted(self._view.strays()))
 
     def _watch_lapse(self) -> None:
-        """Be there when the leases lapse, also while a statement hangs."""
+        """Act when the leases lapse, even while a statement hangs."""
         if self._lapse is not None:
             self._lapse.cancel()
         delay_s = max(0, self._view.serve_ms_left()) / 1000

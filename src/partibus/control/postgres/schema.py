@@ -1,10 +1,10 @@
-"""The tables of the control plane in a database, and how they come into being.
+"""The tables of the control plane in a database, and how they are created.
 
-Owns the DDL and its version. Every change of the schema is a further step in `MIGRATIONS`, which is
-never edited after its release, and which the release before can live with: during an upgrade its
-nodes go on beside the new ones; only a start of the older release is refused. Knows nothing about
-what a row means. Called by whoever opens the control plane first; several nodes may try at the same
-time.
+Owns the DDL and its version. Every change of the schema is a further step in `MIGRATIONS`, which
+must never be edited after its release, and which is compatible with the previous release: during an
+upgrade its nodes keep running beside the new ones; only a start of the older release is refused.
+Knows nothing about what a row means. Called by the first user of the control plane; several nodes
+may try at the same time.
 """
 
 from typing import Any, Final, LiteralString
@@ -97,7 +97,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
 
 
 def migrate(connection: "psycopg.Connection[Any]") -> None:
-    """Bring the schema to the version of this release."""
+    """Migrate the schema to the version of this release."""
     with connection.transaction():
         connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_MS}")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (CLUSTER_MIGRATION_LOCK,))
@@ -113,7 +113,7 @@ def migrate(connection: "psycopg.Connection[Any]") -> None:
 
 
 def _version(connection: "psycopg.Connection[Any]") -> int:
-    """The version that is there; a later start needs no right to make a schema."""
+    """The present version; a later start needs no right to create a schema."""
     there = connection.execute("SELECT to_regclass('partibus_cluster.schema_version')").fetchone()
     if there is None or there[0] is None:
         connection.execute("CREATE SCHEMA IF NOT EXISTS partibus_cluster")

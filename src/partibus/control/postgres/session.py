@@ -1,9 +1,9 @@
-"""A connection to the cluster's database that is made when it is used and never waited on for long.
+"""A connection to the cluster's database that is made on use and never blocks for long.
 
-Owns connecting, the time that a piece of work may take, and what happens when it takes longer: the
+Owns connecting, the time limit of a piece of work, and what happens when it takes longer: the
 socket is shut down, so that a database that hangs is an error like one that is gone. A connection
-on which anything failed is not used again. Passwords never reach an error or the log. Called by all
-of the control plane in PostgreSQL.
+on which anything failed is not used again. Passwords must never reach an error or the log. Used by
+all of the control plane in PostgreSQL.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from partibus.control.postgres.schema import migrate
 from partibus.domain.errors import StoreUnavailable
 
 CONNECT_S: Final = 2
-"""For each of the hosts that an address names; no less can be asked for."""
+"""For each of the hosts in an address; the minimum that the driver allows."""
 WORK_MS: Final = 2000
-"""What takes longer comes too late to renew a lease (`SERVE_MS`)."""
+"""Anything slower comes too late to renew a lease (`SERVE_MS`)."""
 IDLE_MS: Final = 10_000
-"""Within a transaction, for a node that hangs while it has the writer's turn. Longer than a
+"""Within a transaction, for a node that hangs during its turn as writer. Longer than for a
 statement: a configuration with thousands of entities is compared between two of them, and no lease
 waits for it."""
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def database_name(dsn: str) -> str:
-    """What errors and the log call a database: its name and host, never a password."""
+    """The name of a database in errors and in the log: its name and host, never a password."""
     parts = urlsplit(dsn)
     hosts = parts.netloc.rpartition("@")[2] or "localhost"
     return f"cluster database {parts.path.strip('/') or 'postgres'} on {hosts}"
@@ -47,7 +47,7 @@ def unreachable(dsn: str, error: BaseException) -> StoreUnavailable:
 
 
 def connect(dsn: str, purpose: str) -> SyncConnection:
-    """A connection that blocks; every statement is a transaction unless one is begun."""
+    """A blocking connection; every statement is a transaction unless one is begun."""
     try:
         return psycopg.connect(dsn, **_options(purpose))
     except psycopg.Error as error:
@@ -55,7 +55,7 @@ def connect(dsn: str, purpose: str) -> SyncConnection:
 
 
 def prepare(dsn: str) -> None:
-    """Bring the schema of the database to this release."""
+    """Migrate the schema of the database to this release."""
     with contextlib.closing(connect(dsn, "migrate")) as connection:
         try:
             migrate(connection)
@@ -78,7 +78,7 @@ def _options(purpose: str) -> dict[str, Any]:
 
 
 class ControlSession:
-    """One connection for pieces of work that follow each other."""
+    """One connection for consecutive pieces of work."""
 
     def __init__(self, dsn: str, purpose: str, work_ms: int = WORK_MS) -> None:
         self.dsn = dsn
@@ -88,8 +88,8 @@ class ControlSession:
         self._turn = asyncio.Lock()
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Do a piece of work; StoreUnavailable when the database failed or took too long. Whether
-        the work was done is not known then."""
+        """Do a piece of work; StoreUnavailable when the database failed or took too long. The
+        outcome of the work is then unknown."""
         async with self._turn:
             connection = await self._get()
             task = asyncio.ensure_future(work(connection))
@@ -109,7 +109,7 @@ class ControlSession:
                 raise
 
     async def close(self) -> None:
-        """Let go of the connection; the next piece of work makes another."""
+        """Close the connection; the next piece of work makes another."""
         async with self._turn:
             await self._drop()
 
@@ -133,7 +133,7 @@ class ControlSession:
 
 
 def shut_down(wire: pq.abc.PGconn) -> None:
-    """End the wait for an answer. Cancelling asks the database, which may be what hangs."""
+    """End the wait for an answer. Cancelling would ask the database, which may be what hangs."""
     with contextlib.suppress(psycopg.Error, OSError):
         stream = socket.socket(fileno=os.dup(wire.socket))
         with stream:

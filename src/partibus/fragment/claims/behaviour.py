@@ -1,9 +1,9 @@
 """Claims: a pipeline takes messages, reads them as often as it must, and settles them at once.
 
-Owns what an owner may do with its claim and what happens when its time is up. Claimed messages
-are as locked ones to everybody else: out of reach, spared by their time to live, counted as
-active. A change of a claim is answered when it is durable; while one is under way, no other of
-the same owner begins.
+Owns what an owner may do with its claim and what happens when its time is up. Claimed messages are
+like locked ones to everybody else: not available, not expired by their time to live, counted as
+active. A change of a claim is answered when it is durable; until then no other change of the same
+owner begins.
 """
 
 from typing import Final
@@ -59,7 +59,7 @@ _BUSY: Final = "Another change of this claim is under way; try again."
 
 
 def claim_messages(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Hold messages for an owner, or tell what it holds already."""
+    """Hold messages for an owner, or return the claim it already has."""
     assert isinstance(command, ClaimMessages)
     claims = _claims(state)
     claim = claims.by_owner.get(command.owner)
@@ -184,7 +184,7 @@ def claim_taken(state: State, change: Change, now_ms: int, out: Effects) -> None
 
 
 def abort_claim(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the messages wait, or stay claimed, as before."""
+    """The store failed: the messages still wait, or stay claimed."""
     assert isinstance(change, Claiming | ClaimSettlement)
     for held in change.messages:
         state.main.let_go(held)
@@ -231,7 +231,7 @@ def claim_renewed(state: State, change: Change, now_ms: int, out: Effects) -> No
 
 
 def abort_renewal(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the old end stands."""
+    """The store failed: the old end time stays."""
     assert isinstance(change, ClaimRenewal)
     change.claim.busy = False
     out.outward.append(Failed(change.port, error))
@@ -258,7 +258,7 @@ def read_claim(state: State, command: Command, now_ms: int, out: Effects) -> Non
 
 
 def list_claims(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Every owner with what it holds."""
+    """Every owner with its claim."""
     assert isinstance(command, ListClaims)
     claims = [] if state.claims is None else list(state.claims.by_owner.values())
     out.outward.append(Answered(command.port.claims_listed, [claim.summary() for claim in claims]))
@@ -268,7 +268,7 @@ def list_claims(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def settle_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Complete all that an owner holds; a claim that is settled already is none."""
+    """Complete all messages that an owner holds; a claim that is already settled answers 0."""
     assert isinstance(command, SettleClaim)
     claim = _claims(state).by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
@@ -312,7 +312,7 @@ def claim_settled(state: State, change: Change, now_ms: int, out: Effects) -> No
 
 
 def release_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Give everything back at once; an owner without a claim has nothing to give."""
+    """Release everything at once; an owner without a claim has nothing to release."""
     assert isinstance(command, ReleaseClaim)
     claim = _claims(state).by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
@@ -347,7 +347,7 @@ def claim_released(state: State, change: Change, now_ms: int, out: Effects) -> N
 
 
 def abort_release(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the claim stands."""
+    """The store failed: the claim stays."""
     assert isinstance(change, ClaimRelease)
     change.claim.busy = False
     out.outward.append(Failed(change.command.port, error))
@@ -387,7 +387,7 @@ def claim_lapsed(state: State, change: Change, now_ms: int, out: Effects) -> Non
 
 
 def abort_lapse(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the claim lapses when it is up again."""
+    """The store failed: the claim lapses when the store is back."""
     assert isinstance(change, ClaimLapse)
     change.claim.busy = False
 

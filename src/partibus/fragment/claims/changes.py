@@ -1,7 +1,7 @@
 """What is prepared about claims, until it is durable.
 
 Owns the changes that the commands about claims make: each has its records and what is needed to
-carry it out or to take it back. Made and finished by `claiming`, carried by the broker.
+carry it out or to undo it. Made and finished by `behaviour`, kept by the broker until then.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ClaimSettlement(Change):
     claim: Claim
     command: SettleClaim
     messages: list[Held]
-    """Those that a lapsed claim had given back, taken from the queue once more."""
+    """Messages that a lapsed claim had given back, taken from the queue again."""
 
 
 @dataclass(eq=False)

@@ -1,9 +1,9 @@
 """What a fragment can be asked to do with claims, as data.
 
-A claim is a durable hold of one owner on messages of the main queue: the lock of a pipeline,
-which reads what it has claimed as often as it likes and settles all of it at once. An owner
-has at most one claim in a fragment, named by where it starts. `epoch` numbers the runs of an
-owner; a run that a later one has followed is refused.
+A claim is a durable hold of one owner on messages of the main queue: the lock of a pipeline, which
+reads what it has claimed as often as it likes and settles all of it at once. An owner has at most
+one claim in a fragment, named by where it starts. `epoch` numbers the runs of an owner; a run is
+refused once a later one has begun.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ClaimPort(Protocol):
     """Where the answers about a claim go."""
 
     def claimed(self, summary: ClaimSummary) -> None:
-        """The claim stands, durably."""
+        """The claim is durable."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -54,8 +54,9 @@ class ClaimsPort(Protocol):
 class ClaimMessages(Command):
     """Hold waiting messages, oldest first, up to both limits.
 
-    Asked again with the same start it answers with the claim that stands, taken back first if
-    it has lapsed. What the owner held with another start goes back to the queue."""
+    A repeated request with the same start returns the existing claim, which is first taken back if
+    it has lapsed. What the owner held with another start goes back to the queue.
+    """
 
     port: ClaimPort
     owner: str
@@ -79,7 +80,7 @@ class RenewClaim(Command):
 
 @dataclass(eq=False)
 class SettleClaim(Command):
-    """Complete every message of a claim; one that is settled already answers 0."""
+    """Complete every message of a claim; one that is already settled answers 0."""
 
     port: AnswerPort
     owner: str
@@ -95,7 +96,7 @@ class ReleaseClaim(Command):
     owner: str
     epoch: int
     forget: bool
-    """Forget the owner too: its epochs begin again at 1."""
+    """Forget the owner too: its epochs start at 1 again."""
 
 
 @dataclass(eq=False)
@@ -112,6 +113,6 @@ class ReadClaim(Command):
 
 @dataclass(eq=False)
 class ListClaims(Command):
-    """Tell which owners hold what."""
+    """List the owners and what they hold."""
 
     port: ClaimsPort

@@ -1,7 +1,7 @@
 """The durable facts about claims: records with their replay, and the section of a snapshot.
 
 Owns the encoding: epoch, end, owner and start, then what the kind adds. Runs while a fragment
-serves only to make records; replay happens before it does.
+serves only to make records; replay happens before that.
 """
 
 import struct
@@ -89,7 +89,7 @@ def _hold(state: State, claim: Claim, start: str, tail: bytes) -> None:
 
 
 def give_back(state: State, claim: Claim, deliveries: int) -> list[Held]:
-    """Put the messages of a claim back where they waited; gives them."""
+    """Put the messages of a claim back where they waited; returns them."""
     messages = take_all(claim)
     for held in messages:
         held.delivery_count += deliveries
@@ -108,7 +108,7 @@ def lapse_now(state: State, claim: Claim) -> list[Held]:
 
 
 def drop(state: State, claim: Claim) -> list[Held]:
-    """The messages of a claim are gone; gives them."""
+    """The messages of a claim are gone; returns them."""
     messages = take_all(claim)
     if claim.is_lapsed:
         for sequence in claim.sequences():

@@ -1,9 +1,9 @@
 """The claims of a fragment: who holds which messages, and until when.
 
 Owns the data and its form in snapshots. Plain structures with no idea of durability or of
-receivers: `claiming` decides what may change and when. A claim that has lapsed keeps the
-numbers of its messages, which wait in the queue again, so that its owner can take it back
-as long as nobody else has touched them.
+receivers: `behaviour` decides what may change and when. A claim that has lapsed keeps the numbers
+of its messages, which wait in the queue again, so that its owner can take it back as long as nobody
+else has touched them.
 """
 
 import struct
@@ -16,13 +16,13 @@ from partibus.fragment.claims.commands import ClaimSummary
 from partibus.fragment.queue.table import MessageTable
 
 OWNERS_MAX: Final = 1000
-"""Owners that a fragment remembers; each costs little, but nobody needs more."""
+"""How many owners a fragment remembers; each costs little, but nobody needs more."""
 _HEAD: Final = struct.Struct("<HHQQBQ")
 _LAPSED: Final = 1
 
 
 class Claim:
-    """What one owner holds, or held last."""
+    """What one owner holds, or held most recently."""
 
     __slots__ = (
         "busy",
@@ -48,9 +48,9 @@ class Claim:
         self.runs: array[int] = array("Q")
         """Of a claim that has lapsed: first number and length of each run of its messages."""
         self.busy = False
-        """A change of this claim is on its way to the store; no other may begin."""
+        """A change of this claim is being made durable; no other may begin."""
         self.stepped_ms = 0
-        """By how much the clock was set while such a change was on its way."""
+        """By how much the clock was set in the meantime."""
 
     @property
     def is_live(self) -> bool:
@@ -58,16 +58,16 @@ class Claim:
         return len(self.table) > 0
 
     def begin_change(self) -> None:
-        """A change of it is on its way to the store."""
+        """A change of the claim is being made durable."""
         self.busy = True
         self.stepped_ms = 0
 
     def hold_until(self, epoch: int, expires_ms: int) -> None:
-        """A change that was prepared to last until then is durable."""
+        """A change that extends the claim until then is durable."""
         self.epoch, self.expires_ms, self.busy = epoch, expires_ms + self.stepped_ms, False
 
     def clear(self) -> None:
-        """It holds nothing any more."""
+        """The claim holds nothing any more."""
         self.start = ""
         self.table = MessageTable()
         self.byte_count = 0
@@ -103,7 +103,7 @@ class Claims:
         self.by_owner: dict[str, Claim] = {}
 
     def of(self, owner: str) -> Claim:
-        """The claim of an owner, made when there is none."""
+        """The claim of an owner; created when there is none."""
         claim = self.by_owner.get(owner)
         if claim is None:
             claim = self.by_owner[owner] = Claim(owner)
@@ -120,7 +120,7 @@ class Claims:
         return min(times, default=None)
 
     def lapsed(self, now_ms: int) -> list[Claim]:
-        """Claims whose time is up and that nobody is changing at this moment."""
+        """Claims whose time is up and that are not being changed at the moment."""
         return [
             claim
             for claim in self.by_owner.values()
@@ -128,7 +128,7 @@ class Claims:
         ]
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: claims last as long as they would have."""
+        """The clock was set: the remaining time of claims stays the same."""
         for claim in self.by_owner.values():
             claim.stepped_ms += delta_ms
             if claim.is_live:
@@ -161,7 +161,7 @@ def dump_head(claim: Claim) -> bytes:
 
 
 def load_head(data: bytes, offset: int) -> tuple[Claim, int]:
-    """The claim at an offset, without its messages, and the offset behind it."""
+    """The claim at an offset, without its messages, and the offset after it."""
     owner_size, start_size, epoch, expires_ms, flags, runs_size = _HEAD.unpack_from(data, offset)
     offset += _HEAD.size
     if offset + owner_size + start_size + runs_size > len(data):

@@ -1,8 +1,8 @@
-"""Cursors and reads of ranges: a second life of messages, for who reads along.
+"""Cursors and range reads: messages stay readable after receivers have settled them.
 
 Owns placing and dropping cursors, the trimming of what is kept for them, and the reading of
-everything that has arrived in the order of its numbers, whatever became of it since. Nothing
-here hands a message to a receiver or takes one away.
+everything that has arrived in the order of its numbers, whatever its state now. Nothing here
+delivers a message to a receiver or removes one.
 """
 
 import struct
@@ -51,20 +51,20 @@ def place_cursor(state: State, command: Command, now_ms: int, out: Effects) -> N
 
 
 def cursor_placed(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The cursor stands; what only it needed is let go."""
+    """The cursor is placed; messages that only it needed are let go."""
     assert isinstance(change, CursorPlacement)
     out.released.extend(_retention(state).place(change.cursor))
     out.outward.append(Answered(change.port.placed, change.cursor))
 
 
 def abort_placement(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the cursor stands where it stood."""
+    """The store failed: the cursor stays where it was."""
     assert isinstance(change, CursorPlacement)
     out.outward.append(Failed(change.port, error))
 
 
 def drop_cursor(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare the end of a cursor."""
+    """Prepare the deletion of a cursor."""
     assert isinstance(command, commands.DropCursor)
     if command.name not in _retention(state).cursors:
         error = EntityNotFound(f"'{state.spec.path}' has no cursor '{command.name}'.")
@@ -100,7 +100,7 @@ def list_cursors(state: State, command: Command, now_ms: int, out: Effects) -> N
 
 
 def trim(state: State, now_ms: int, out: Effects) -> None:
-    """Let go of what is too old or too much; durably, since its space may be used again."""
+    """Discard what is too old or too much; durably, since its space may be reused."""
     retention = state.retention
     if retention is None or not len(retention.table) or retention.trimming:
         return
@@ -112,7 +112,7 @@ def trim(state: State, now_ms: int, out: Effects) -> None:
 
 
 def trimmed(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """What lies below the floor is gone."""
+    """Messages below the floor are gone."""
     assert isinstance(change, Trim)
     retention = _retention(state)
     retention.trimming = False
@@ -121,7 +121,7 @@ def trimmed(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_trim(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: it is tried again when the store is back."""
+    """The store failed: trim again when it is back."""
     _retention(state).trimming = False
 
 
@@ -129,10 +129,10 @@ def abort_trim(state: State, change: Change, error: BusError, out: Effects) -> N
 
 
 def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """How far a read would come."""
+    """How far a read would get."""
     assert isinstance(command, commands.PlanRange)
     if state.suspended:
-        # What is planned now is read next, which a store that is down cannot do.
+        # The read follows this plan, and a store that is down could not serve it.
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
     end, count, byte_count = command.from_sequence, 0, 0
@@ -143,7 +143,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         count += 1
         byte_count += held.length
     else:
-        # Nothing more is there: numbers without a message are passed over.
+        # There are no more messages: skip the numbers that have none.
         end = max(end, state.next_sequence_durable)
     earliest = 0 if state.retention is None else state.retention.floor
     plan = commands.RangePlan(earliest, end, count, byte_count, state.next_sequence_durable)
@@ -183,17 +183,18 @@ def read_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
 
 
 def _range(state: State, subqueue: SubQueueType | None, from_sequence: int) -> Iterator[Held]:
-    """Everything from a number on that is somewhere, but for what is only scheduled.
+    """Everything from a number on that is still stored, except scheduled messages.
 
-    The main queue shows what has arrived: what was dead-lettered since is still part of it.
-    Without a subqueue it shows what waits there."""
+    For the main queue that is everything that arrived, including messages dead-lettered since.
+    Without a subqueue it is what waits in the main queue.
+    """
     sources = [table.copies(from_sequence) for table in _tables(state, subqueue) if len(table)]
     for place in _subqueues(state, subqueue):
         for loose in (place.locks, place.leaving):
             if loose:
                 held = [held for held in loose.values() if held.sequence >= from_sequence]
                 sources.append(iter(sorted(held, key=_sequence_of)))
-    # Most of the time everything lies in one table, which needs no merging.
+    # Most of the time everything is in one table, which needs no merging.
     return sources[0] if len(sources) == 1 else merge(*sources, key=_sequence_of)
 
 

@@ -1,7 +1,7 @@
 """What is prepared about cursors, until it is durable.
 
 Owns the changes that the commands about cursors make, and the trimming of what is kept: each has
-its records and what is needed to carry it out. Made and finished by `cursors`.
+its records and what is needed to carry it out. Made and finished by `behaviour`.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from partibus.fragment.cursors.commands import CursorPort, CursorSummary, DropCu
 
 @dataclass(eq=False)
 class CursorPlacement(Change):
-    """A cursor stands where it was asked to."""
+    """A cursor is placed where it was asked to be."""
 
     cursor: CursorSummary
     port: CursorPort
@@ -20,7 +20,7 @@ class CursorPlacement(Change):
 
 @dataclass(eq=False)
 class CursorDrop(Change):
-    """A cursor is no more."""
+    """A cursor is deleted."""
 
     command: DropCursor
 

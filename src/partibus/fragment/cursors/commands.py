@@ -1,8 +1,8 @@
 """What a fragment can be asked to do with cursors, and reads of ranges, as data.
 
-A cursor is a named position over everything that has arrived at a fragment: what lies behind
-it may be gone, what lies before it is kept for it even after its receivers have settled it,
-within the limits that the cursor asked for. Reading a range changes nothing and disturbs nobody.
+A cursor is a named position over everything that has arrived at a fragment: messages it has passed
+may be gone; those it has not passed are kept even after receivers have settled them, within the
+limits that the cursor asked for. Reading a range changes nothing and disturbs nobody.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from partibus.fragment.ports import AnswerPort, MessagesPort
 
 @dataclass(eq=False)
 class CursorSummary:
-    """Where a cursor stands."""
+    """The position of a cursor."""
 
     name: str
     position: int
     """The number of the first message that it has not passed."""
     retain_ms: int
-    """How old a settled message may grow that is kept for it."""
+    """The age up to which a settled message is kept for it."""
     retain_bytes: int
     moved_ms: int
 
@@ -31,9 +31,9 @@ class RangePlan:
     """What can be read from a number on."""
 
     earliest: int
-    """The lowest number from which nothing is missing that was kept."""
+    """The lowest number from which on no kept message is missing."""
     end: int
-    """The number behind the last message within the limits."""
+    """The number after the last message within the limits."""
     count: int
     byte_count: int
     next_sequence: int
@@ -44,7 +44,7 @@ class CursorPort(Protocol):
     """Where the answers about a cursor go."""
 
     def placed(self, cursor: CursorSummary) -> None:
-        """The cursor stands there, durably."""
+        """The cursor is there, durably."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -64,7 +64,7 @@ class PlanPort(Protocol):
     """Where the plan of a read goes."""
 
     def planned(self, plan: RangePlan) -> None:
-        """What there is."""
+        """The plan."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -82,7 +82,7 @@ class NumberPort(Protocol):
 
 @dataclass(eq=False)
 class FindTime(Command):
-    """Tell the number of the first message that was enqueued at or after a time."""
+    """Find the number of the first message that was enqueued at or after a time."""
 
     port: NumberPort
     enqueued_ms: int
@@ -90,7 +90,7 @@ class FindTime(Command):
 
 @dataclass(eq=False)
 class PlaceCursor(Command):
-    """Make a cursor or move it; a position beyond the end is the end."""
+    """Create or move a cursor; a position beyond the end is the end."""
 
     port: CursorPort
     name: str
@@ -109,16 +109,17 @@ class DropCursor(Command):
 
 @dataclass(eq=False)
 class ListCursors(Command):
-    """Tell which cursors there are."""
+    """List the cursors."""
 
     port: CursorsPort
 
 
 @dataclass(eq=False)
 class PlanRange(Command):
-    """Tell how far a read from a number on would come within the limits.
+    """Find how far a read from a number on would get within the limits.
 
-    A subqueue of None is what waits, as for ReadRange."""
+    A subqueue of None means waiting messages, as for ReadRange.
+    """
 
     port: PlanPort
     subqueue: SubQueueType | None
@@ -131,8 +132,9 @@ class PlanRange(Command):
 class ReadRange(Command):
     """Copies of what has arrived, from a number up to another, in order, as many as fit.
 
-    A subqueue of None is what waits in the main queue: without what was dead-lettered since, and
-    without what is only kept for cursors."""
+    A subqueue of None means what waits in the main queue: without dead letters, and without
+    messages that are only kept for cursors.
+    """
 
     port: MessagesPort
     subqueue: SubQueueType | None

@@ -1,8 +1,8 @@
 """What a fragment keeps for its cursors after its receivers have settled it.
 
-Owns the cursors, the table of kept messages and the limits on both, and their form in
-snapshots. Without a cursor nothing is kept and nothing here costs anything. `cursors` decides
-what may change and when.
+Owns the cursors, the table of kept messages and the limits on both, and their form in snapshots.
+Without a cursor nothing is kept and nothing here costs anything. `behaviour` decides what may
+change and when.
 """
 
 import struct
@@ -21,11 +21,11 @@ from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import TableReader, dump_table
 
 CURSORS_MAX: Final = 1000
-"""Cursors of a fragment; each costs little, but nobody needs more."""
+"""How many cursors a fragment may have; each costs little, but nobody needs more."""
 TRIM_SHARE: Final = 8
-"""Over the limit, an eighth more than needed goes, so that trimming is rare."""
+"""Over the limit, an eighth more than needed is discarded, so that trimming is rare."""
 TRIM_MESSAGES_MAX: Final = 4096
-"""What one trim lets go of: a few milliseconds; the next follows after a moment."""
+"""What one trim discards: a few milliseconds; the next follows after a moment."""
 _CURSOR: Final = struct.Struct("<HQQQQ")
 _HEAD: Final = struct.Struct("<QI")
 
@@ -43,17 +43,17 @@ class Retention:
         self.floor = 0
         """Below this number nothing is kept: a limit was reached."""
         self.low = 0
-        """The lowest number that is to be kept: of the hindmost cursor, or the floor."""
+        """The lowest number to keep: that of the last cursor, or the floor."""
         self.trimming = False
-        """A new floor is on its way to the store; no other is asked for."""
+        """A new floor is being made durable; no other is requested."""
 
     def place(self, cursor: CursorSummary) -> list[Held]:
-        """Put a cursor where it is to stand; gives what is needed no more."""
+        """Place a cursor; returns what is no longer needed."""
         self.cursors[cursor.name] = cursor
         return self.trim()
 
     def trim(self) -> list[Held]:
-        """Take out what no cursor needs, or what may not be kept."""
+        """Take out what no cursor needs or what exceeds the limits."""
         positions = [cursor.position for cursor in self.cursors.values()]
         self.low = max(self.floor, min(positions, default=1 << 62))
         table = self.table
@@ -65,13 +65,13 @@ class Retention:
         return gone
 
     def add(self, held: Held) -> None:
-        """Keep a message; the caller goes on with its own."""
+        """Keep a message; the caller goes on using its own object."""
         self.table.insert(held)
         self.byte_count += held.length
 
     @property
     def window_ms(self) -> int:
-        """How old a kept message may grow."""
+        """The age up to which a message is kept."""
         return max([cursor.retain_ms for cursor in self.cursors.values()], default=0)
 
     @property
@@ -88,7 +88,7 @@ class Retention:
         return 0 if self.byte_count > self.bytes_max else oldest + self.window_ms
 
     def floor_wanted(self, now_ms: int) -> int:
-        """The floor that the limits ask for; the present one when they ask for nothing."""
+        """The floor that the limits require; the present one when they require no other."""
         too_old_ms = now_ms - self.window_ms
         excess = 0
         if self.byte_count > self.bytes_max:
@@ -149,14 +149,14 @@ def load_retention(state: State, data: bytes, tables: TableReader) -> None:
 
 
 def encode_cursor(cursor: CursorSummary) -> bytes:
-    """A cursor as it stands in records and snapshots."""
+    """A cursor as written in records and snapshots."""
     name = cursor.name.encode()
     numbers = (cursor.position, cursor.retain_ms, cursor.retain_bytes, cursor.moved_ms)
     return _CURSOR.pack(len(name), *numbers) + name
 
 
 def decode_cursor(data: bytes, offset: int) -> tuple[CursorSummary, int]:
-    """The cursor at an offset, and the offset behind it."""
+    """The cursor at an offset, and the offset after it."""
     size, position, retain_ms, retain_bytes, moved_ms = _CURSOR.unpack_from(data, offset)
     offset += _CURSOR.size
     if offset + size > len(data):

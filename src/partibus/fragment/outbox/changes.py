@@ -53,7 +53,7 @@ class BroughtBack(Change):
     onward: str = ""
     """Where the entity forwards its dead letters, when they go on from there."""
     first_number: int = 0
-    """Their new outbox numbers begin here then."""
+    """The first of their new outbox numbers in that case."""
 
 
 @dataclass(eq=False)

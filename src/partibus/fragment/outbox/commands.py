@@ -1,9 +1,9 @@
 """What a courier, a transaction and a destination ask of a fragment, as data.
 
-Owns the commands of an outbox: collect parcels, tell that they were handed over, bring them
-back or send them elsewhere, take a message in for another entity; and of the marks at a
-destination. A courier runs beside the fragment it serves, so only what is said to other
-fragments travels between processes: `Transfer` and `Fence`.
+Owns the commands of an outbox: collect parcels, report that they were handed over, bring them back
+or send them elsewhere, accept a message for another entity; and of the marks at a destination. A
+courier runs in the process of its fragment, so only commands to other fragments travel between
+processes: `Transfer` and `Fence`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ParcelPort(Protocol):
 
 @dataclass(eq=False)
 class Collect(Command):
-    """Give parcels from an outbox number on; answered when there are any."""
+    """Get parcels from an outbox number on; answered when there are any."""
 
     port: ParcelPort
     from_number: int
@@ -43,7 +43,7 @@ class Collect(Command):
 
 @dataclass(eq=False)
 class Fetch(Command):
-    """Give certain parcels once more, those of them that are still there."""
+    """Get certain parcels again, those of them that are still there."""
 
     port: ParcelPort
     numbers: list[int]
@@ -51,7 +51,7 @@ class Fetch(Command):
 
 @dataclass(eq=False)
 class Forwarded(Command):
-    """Parcels were handed over: they are the destination's from now on."""
+    """Parcels were handed over: they belong to the destination from now on."""
 
     port: AnswerPort
     numbers: list[int]
@@ -59,21 +59,22 @@ class Forwarded(Command):
 
 @dataclass(eq=False)
 class BringBack(Command):
-    """Parcels go nowhere: they return to a subqueue of their fragment."""
+    """Parcels cannot be delivered: they return to a subqueue of their fragment."""
 
     port: AnswerPort
     numbers: list[int]
     subqueue: SubQueueType
     overlay: Overlay | None
-    """Why, where they become dead letters."""
+    """The reason, when they become dead letters."""
 
 
 @dataclass(eq=False)
 class Redirect(Command):
     """Parcels go to another entity, or again to the same, under new outbox numbers.
 
-    What was sent under an old number is never sent again, so a destination that has seen
-    higher ones cannot take the message for a repetition."""
+    What was sent under an old number is never sent again, so a destination that has seen higher
+    numbers cannot mistake the message for a repetition.
+    """
 
     port: AnswerPort
     numbers: list[int]
@@ -82,10 +83,11 @@ class Redirect(Command):
 
 @dataclass(eq=False)
 class ForwardWaiting(Command):
-    """The entity's forwarding has changed: let what waits follow it.
+    """The entity's forwarding has changed: forward waiting messages accordingly.
 
-    Messages of the main subqueue leave while the entity forwards, whoever asks; dead letters only
-    `with_dead_letters`, since those whose forwarding failed stay where they are."""
+    Messages of the main subqueue leave whenever the entity forwards; dead letters only
+    `with_dead_letters`, since those whose forwarding failed stay where they are.
+    """
 
     with_dead_letters: bool
 
@@ -106,11 +108,12 @@ class Transfer(Command):
 
 @dataclass(eq=False)
 class Fence(Command):
-    """Take nothing more from an origin up to an outbox number, and tell what was taken.
+    """Accept nothing more from an origin up to an outbox number, and report what was taken.
 
-    `done` is called with the mark. What lies between it and `number` is not here and never will be
-    under that number, so the origin may do with it what it likes; until it has done so durably
-    it sends nothing higher here."""
+    `done` is called with the mark. Parcels between the mark and `number` are not here and never
+    will be under those numbers, so the origin may do with them what it likes; until that is durable
+    it sends nothing higher here.
+    """
 
     port: AnswerPort
     origin_id: int

@@ -1,8 +1,8 @@
 """Leaving: messages enter the outbox of their fragment instead of a subqueue.
 
-Owns the numbering of departures and their record, for messages that wait (an entity that
-forwards is received from by nobody, FWD-1), for arrivals, and for dead letters that the entity
-forwards (FWD-5). What becomes of parcels is `transfers`'; who carries them is the gateway's.
+Owns the numbering of departures and their record, for messages that wait (an entity that forwards
+has no receivers, FWD-1), for arrivals, and for dead letters that the entity forwards (FWD-5).
+`transfers` handles the parcels afterwards; a courier carries them.
 """
 
 from typing import Final
@@ -22,13 +22,14 @@ from partibus.fragment.state import State
 from partibus.store.record import Record
 
 DEPARTURE_MESSAGES_MAX: Final = 1000
-"""Waiting messages that leave in one change: a deep backlog must not hold up the turn."""
+"""Waiting messages that leave in one change: a deep backlog must not block the turn."""
 
 
 def arrivals_depart(state: State) -> bool:
-    """Whether what arrives now enters the outbox in the same entry.
+    """Whether new messages enter the outbox in the same entry.
 
-    Not before everything that came earlier is on its way, so that the order is kept."""
+    Only when all earlier messages are in the outbox, so that the order is kept.
+    """
     outbox = state.outbox
     if not state.spec.forward_to:
         outbox.is_direct = False
@@ -71,10 +72,10 @@ def depart_waiting(state: State, subqueue: SubQueue, out: Effects) -> None:
 
 
 def _take_from_sessions(subqueue: SessionSubQueue) -> list[Held]:
-    """What waits in free sessions, from the front.
+    """The waiting messages of free sessions, from the front.
 
-    A session that somebody holds still waits for what is in flight, which comes before the rest
-    of it (FWD-4)."""
+    A held session waits for its messages in flight, which come before the rest (FWD-4).
+    """
     sessions = subqueue.in_sessions
     free: list[Session] = []
     for held in subqueue.ready.copies(0):
@@ -83,7 +84,7 @@ def _take_from_sessions(subqueue: SessionSubQueue) -> list[Held]:
         session = sessions.of(held.sequence)
         if session.lock is None:
             free.append(session)
-    # In the order of the subqueue, so each is the first of its session when its turn comes.
+    # In the order of the subqueue, so each is the first of its session when it is reached.
     return [subqueue.waiting_in_sessions.take_first(session) for session in free]
 
 
@@ -101,7 +102,7 @@ def departed(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def enter(
     state: State, messages: list[Held], first_number: int, purpose: Purpose, path: str, out: Effects
 ) -> None:
-    """Put messages that are out of the tables into the outbox; the courier hears of them."""
+    """Put messages that are out of the tables into the outbox and notify the courier."""
     outbox = state.outbox
     number = first_number
     for held in messages:
@@ -122,12 +123,12 @@ def abort_departure(state: State, change: Change, error: BusError, out: Effects)
 
 
 def take_outbox_numbers_back(state: State, first_number: int) -> None:
-    """Numbers are free again, since all that came later failed too."""
+    """Numbers are free again, since everything that came later failed too."""
     state.outbox.next_number = min(state.outbox.next_number, first_number)
 
 
 def serve_collector(state: State, out: Effects) -> None:
-    """Answer a courier that waits for parcels."""
+    """Answer a courier that is waiting for parcels."""
     outbox = state.outbox
     command = outbox.collector
     if command is None or state.suspended:

@@ -1,9 +1,9 @@
 """What a destination takes from the outboxes of others, exactly once.
 
-Owns the decision about messages that come with an origin: those up to the mark were taken
-before and are dropped, and the origin is answered that they are stored. `Fence` closes numbers
-above the mark, for an origin that must know for certain that they were not taken and will not
-be: what was still under way is refused then. Called by `arrivals`.
+Owns the decision about messages that come with an origin: those up to the mark were taken before
+and are dropped, and the origin gets a confirmation. `Fence` closes numbers above the mark, for an
+origin that must be certain that they were not taken and never will be: parcels that arrive later
+are refused. Called by `arrivals`.
 """
 
 from partibus.domain.errors import BusError, ParcelSealed
@@ -31,7 +31,7 @@ def without_taken(state: State, command: Enqueue, origin: Origin) -> Enqueue:
 
 
 def fenced_refusal(state: State, origin: Origin) -> BusError | None:
-    """The error for messages that the origin has had fenced; None when they are welcome."""
+    """The error for messages that the origin has had fenced; None when they are accepted."""
     mark = state.marks.of(origin.fragment_id)
     if any(mark.taken < number <= mark.fenced for number in origin.numbers):
         return ParcelSealed()
@@ -39,12 +39,12 @@ def fenced_refusal(state: State, origin: Origin) -> BusError | None:
 
 
 def is_own(state: State, origin: Origin | None) -> bool:
-    """Whether messages come out of the fragment's own outbox: they have their room already."""
+    """Whether messages come from the fragment's own outbox: their size is already counted."""
     return origin is not None and origin.fragment_id == state.fragment_id
 
 
 def mark_taken(state: State, origin: Origin) -> tuple[Mark, Record | None]:
-    """The mark behind these messages, and its record where it moves forward."""
+    """The mark after these messages, and its record when it advances."""
     number = origin.numbers[-1]
     mark = state.marks.of(origin.fragment_id)
     if number <= mark.taken:
@@ -55,7 +55,7 @@ def mark_taken(state: State, origin: Origin) -> tuple[Mark, Record | None]:
 
 
 def fence(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare to close numbers; it is answered behind all that came before it."""
+    """Prepare to close numbers; answered after everything that came before it."""
     assert isinstance(command, Fence)
     mark = state.marks.of(command.origin_id)
     records: list[Record] = []
@@ -74,7 +74,7 @@ def fenced(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_fence(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: nothing was fenced, and nothing before it was taken either."""
+    """The store failed: nothing was fenced, and nothing before it was taken."""
     assert isinstance(change, Fencing)
     state.marks.take_back(change.origin_id)
     out.outward.append(Failed(change.port, error))

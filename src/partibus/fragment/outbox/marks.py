@@ -1,10 +1,9 @@
 """What a fragment has taken from the outboxes of others: the highest number of each.
 
-Owns the marks by which a repeated delivery is known. An origin hands its parcels to one
-fragment in the order of their numbers, one batch at a time, so what was taken is always all
-up to the mark. A mark becomes durable in the same entry as the messages it stands for. An
-origin may have numbers above it fenced: those are not here, and are never taken. Plain data;
-`fencing` decides with it.
+Owns the marks by which a repeated delivery is recognised. An origin hands its parcels to one
+fragment in the order of their numbers, one batch at a time, so everything up to the mark was taken.
+A mark becomes durable in the same entry as the messages it stands for. An origin may have numbers
+above it fenced: those are not here, and are never taken. Plain data; `fencing` decides with it.
 """
 
 import struct
@@ -18,7 +17,7 @@ _MARK: Final = struct.Struct("<QQQ")
 
 @dataclass(eq=False)
 class Origin:
-    """Where messages come from that another entity hands over."""
+    """Which outbox handed-over messages come from."""
 
     fragment_id: int
     numbers: list[int]
@@ -30,9 +29,9 @@ class Mark:
     """What is known of one origin."""
 
     taken: int = 0
-    """All up to this number was taken."""
+    """Everything up to this number was taken."""
     fenced: int = 0
-    """Nothing above `taken` and up to this number will be; it means nothing below `taken`."""
+    """Nothing above `taken` and up to this number will be taken; void when below `taken`."""
 
 
 class Marks:
@@ -49,14 +48,14 @@ class Marks:
         return len(self._durable)
 
     def of(self, origin_id: int) -> Mark:
-        """The mark, with what is on its way to the store."""
+        """The mark, including one that is not durable yet."""
         mark = self._pending.get(origin_id)
         if mark is None:
             mark = self._durable.get(origin_id)
         return mark if mark is not None else Mark()
 
     def prepare(self, origin_id: int, mark: Mark) -> None:
-        """A mark is on its way to the store."""
+        """A mark is being made durable."""
         self._pending[origin_id] = mark
 
     def set(self, origin_id: int, mark: Mark) -> None:
@@ -66,7 +65,7 @@ class Marks:
             del self._pending[origin_id]
 
     def take_back(self, origin_id: int) -> None:
-        """The store failed: nothing that was on its way will be durable."""
+        """The store failed: marks that were not durable are dropped."""
         self._pending.pop(origin_id, None)
 
     # --- in a snapshot ----------------------------------------------------------------------

@@ -63,7 +63,7 @@ def transferred(fragment_id: int, number: int, now_ms: int, path: str, body: byt
 
 
 def handed_over(fragment_id: int, numbers: list[int]) -> Record:
-    """Parcels are the destination's."""
+    """Parcels belong to their destination."""
     return Record(fragment_id, HANDED_OVER, pack_sequences(numbers))
 
 
@@ -83,7 +83,7 @@ def redirected(fragment_id: int, first_number: int, path: str, numbers: list[int
 
 
 def taken(fragment_id: int, origin_id: int, number: int) -> Record:
-    """All up to this number was taken from an origin, the messages of this entry included."""
+    """Everything up to this number was taken from an origin, with the messages of this entry."""
     return Record(fragment_id, TAKEN, _TAKEN.pack(origin_id, number))
 
 
@@ -96,7 +96,7 @@ def fenced(fragment_id: int, origin_id: int, number: int) -> Record:
 
 
 def replay_handed_over(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
-    """Parcels are the destination's."""
+    """Parcels belong to their destination."""
     for number in unpack_sequences(meta):
         _left_session(state, _parcel(state, number).held)
 
@@ -116,7 +116,7 @@ def replay_fenced(state: State, kind: int, meta: bytes, position: int, length: i
 def _parcel(state: State, number: int) -> Parcel:
     parcel = state.outbox.take(number)
     if parcel is None:
-        raise StoreCorrupt(f"a record speaks of parcel {number}, which is not in the outbox")
+        raise StoreCorrupt(f"a record names parcel {number}, which is not in the outbox")
     return parcel
 
 
@@ -206,7 +206,7 @@ def _load_routes(outbox: Outbox, data: bytes, offset: int, count: int) -> int:
 
 
 def load_unpaged_outbox(state: State, data: bytes, tables: TableReader) -> None:
-    """An outbox as releases before have written it: routes, overlays, rows, words."""
+    """An outbox as written by earlier releases: routes, overlays, rows, words."""
     outbox = state.outbox
     next_number, row_count, route_count, overlay_count = _SECTION.unpack_from(data, 0)
     outbox.next_number = outbox.next_number_durable = next_number
@@ -225,7 +225,7 @@ def load_unpaged_outbox(state: State, data: bytes, tables: TableReader) -> None:
 
 
 def dump_used_outbox(state: State, pages: NewPages | None) -> list[Part] | None:
-    """The outbox of a fragment that ever had a parcel."""
+    """The outbox of a fragment that has ever had a parcel."""
     return dump_outbox(state.outbox, pages) if state.outbox.next_number_durable > 1 else None
 
 

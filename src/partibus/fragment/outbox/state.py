@@ -1,9 +1,9 @@
 """The outbox of a fragment: messages on their way to another entity, in the order they left.
 
-Owns what waits for its courier: each parcel has an outbox number, from a counter of its own
-that only grows, the purpose of its journey and the path it is bound to. Parcels lie in columns
-like any backlog (see `table`); what they have beside a message is one word each. Knows nothing
-of durability or of destinations; `departures` puts parcels in, `transfers` takes them out.
+Owns what waits for its courier: each parcel has an outbox number, from a counter of its own that
+only grows, the purpose of its journey and the path it is bound to. Parcels are kept in columns like
+any backlog (see `table`), with one extra word each. Knows nothing of durability or of destinations;
+`departures` puts parcels in, `transfers` takes them out.
 """
 
 import enum
@@ -27,12 +27,12 @@ _CHUNK_BYTES: Final = 8 << _CHUNK_BITS
 _BASE: Final = struct.Struct("<Q")
 
 TRANSFER_SEQUENCES: Final = 1 << 47
-"""Messages that were given to the outbox alone have their outbox number on top of this for a
-sequence number: no message of a subqueue is ever numbered so."""
+"""A message that only the outbox has ever held has this plus its outbox number for a sequence
+number: no message of a subqueue has such a number."""
 
 
 class Purpose(enum.IntEnum):
-    """Why a message leaves."""
+    """Why a message is sent on."""
 
     FORWARD = 0
     """Its entity forwards what it gets (FWD-1)."""
@@ -55,7 +55,7 @@ class Parcel:
         self.purpose = purpose
         self.path = path
         self.is_recovered = is_recovered
-        """It was there when the process began: it may have been handed over already."""
+        """It was there when the process started: it may already have been handed over."""
 
 
 class WordChunk:
@@ -69,7 +69,7 @@ class WordChunk:
 
 
 class Words:
-    """A word for each outbox number, in chunks that go with their last parcel."""
+    """A word for each outbox number, in chunks that are dropped with their last parcel."""
 
     __slots__ = ("_chunks",)
 
@@ -77,7 +77,7 @@ class Words:
         self._chunks: dict[int, WordChunk] = {}
 
     def put(self, number: int, word: int) -> None:
-        """Note the word of a new parcel."""
+        """Set the word of a new parcel."""
         chunk = self._chunks.get(number >> _CHUNK_BITS)
         if chunk is None:
             chunk = WordChunk(array("Q", bytes(_CHUNK_BYTES)), 0)
@@ -90,7 +90,7 @@ class Words:
         return self._chunks[number >> _CHUNK_BITS].words[number & _PLACE]
 
     def drop(self, number: int) -> None:
-        """The parcel has gone."""
+        """The parcel is gone."""
         chunk = self._chunks[number >> _CHUNK_BITS]
         chunk.words[number & _PLACE] = 0
         chunk.live -= 1
@@ -98,14 +98,14 @@ class Words:
             del self._chunks[number >> _CHUNK_BITS]
 
     def dump(self) -> bytes:
-        """The chunks as they lie in memory, each behind its place."""
+        """The chunks as they are in memory, each after its index."""
         parts: list[bytes] = []
         for base, chunk in self._chunks.items():
             parts += (_BASE.pack(base), chunk.words.tobytes())
         return b"".join(parts)
 
     def load(self, data: bytes, offset: int) -> None:
-        """What `dump` wrote, to the end, into a map that holds nothing."""
+        """Load what `dump` wrote, up to the end, into an empty map."""
         while offset < len(data):
             if len(data) - offset < _BASE.size + _CHUNK_BYTES:
                 raise StoreCorrupt("a snapshot's outbox is cut short")
@@ -138,25 +138,25 @@ class Outbox:
         self.next_number_durable = 1
         """What `next_number` would be without departures that are not durable yet."""
         self.recovered_below = 1
-        """Parcels below this were there at the start of the process: they may have been
-        handed over already."""
+        """Parcels below this were there when the process started: they may already have been handed
+        over."""
         self.is_direct = False
-        """What arrives enters the outbox in the same entry; see `departures`."""
+        """New messages enter the outbox in the same entry; see `departures`."""
         self.table = MessageTable()
         """The messages, under their outbox numbers."""
         self.words = Words()
         self.routes: list[tuple[Purpose, str]] = []
         self._route_numbers: dict[tuple[Purpose, str], int] = {}
         self.settling: set[int] = set()
-        """Parcels whose departure is decided and not durable yet."""
+        """Parcels whose departure is decided but not durable yet."""
         self.collector: Collect | None = None
-        """The courier's question for parcels, while there are none."""
+        """The courier's pending request, while there are no parcels."""
 
     def __len__(self) -> int:
         return len(self.table)
 
     def enter(self, number: int, held: Held, purpose: Purpose, path: str) -> None:
-        """Take a message in under a number that is higher than all before it."""
+        """Add a message under a number that is higher than all before it."""
         self.words.put(number, held.sequence << ROUTE_BITS | self._route(purpose, path))
         self.table.insert(held.copy_as(number))
 
@@ -168,14 +168,14 @@ class Outbox:
                 self.routes.clear()
                 self._route_numbers.clear()
             place = len(self.routes)
-            # Who lets destinations in by name has asked `has_room_for` before.
+            # The caller has checked `has_room_for`.
             assert place < ROUTES_MAX
             self.routes.append(route)
             self._route_numbers[route] = place
         return place
 
     def has_room_for(self, purpose: Purpose, path: str) -> bool:
-        """Whether one more destination can be distinguished from the others."""
+        """Whether there is room for one more destination."""
         return (purpose, path) in self._route_numbers or len(self.routes) < ROUTES_MAX // 2
 
     def restore_routes(self, routes: list[tuple[Purpose, str]]) -> None:

@@ -1,8 +1,8 @@
 """The courier's side of the outbox: parcels are collected, and leave or come back.
 
-Owns what a courier asks of the fragment whose parcels it carries, and the entry of messages
-that are sent to another entity through this one. Each decision about a parcel is durable
-before the courier hears of it, and made once.
+Owns what a courier asks of the fragment whose parcels it carries, and the entry of messages that
+are sent to another entity through this one. Each decision about a parcel is durable before the
+courier learns of it, and made once.
 """
 
 from partibus.domain.errors import BusError, QuotaExceeded
@@ -49,14 +49,14 @@ def collect(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def fetch(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Hand certain parcels to the courier once more."""
+    """Hand certain parcels to the courier again."""
     assert isinstance(command, Fetch)
     found = [parcel for parcel in map(state.outbox.copy_of, command.numbers) if parcel is not None]
     out.outward.append(Collected(command.port, found))
 
 
 def forward_waiting(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Let what waits follow the entity's forwarding, as it is now."""
+    """Forward waiting messages as the entity's properties now say."""
     assert isinstance(command, ForwardWaiting)
     dispatch(state, state.main, now_ms, out)
     if command.with_dead_letters and state.spec.forward_dead_letters_to:
@@ -65,7 +65,7 @@ def forward_waiting(state: State, command: Command, now_ms: int, out: Effects) -
 
 
 def forwarded(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Parcels are the destination's: prepare their departure for good."""
+    """Parcels belong to the destination: prepare their removal."""
     assert isinstance(command, Forwarded)
     numbers = _claim(state, command.numbers)
     record = handed_over_record(state.fragment_id, numbers)
@@ -75,8 +75,9 @@ def forwarded(state: State, command: Command, now_ms: int, out: Effects) -> None
 def bring_back(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare the return of parcels to a subqueue.
 
-    What fails to be forwarded is a dead letter like any other, and goes where the entity
-    forwards those; a dead letter that fails itself stays (FWD-7)."""
+    A message that cannot be forwarded becomes a dead letter like any other, and goes where the
+    entity forwards those; a dead letter that cannot be forwarded stays (FWD-7).
+    """
     assert isinstance(command, BringBack)
     numbers = _claim(state, command.numbers)
     record = brought_back_record(state.fragment_id, command.subqueue, command.overlay, numbers)
@@ -105,14 +106,15 @@ def redirect(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def _claim(state: State, numbers: list[int]) -> list[int]:
-    """Those of the parcels that are there and that nothing has been decided about."""
+    """Those of the parcels that are there and not yet decided about."""
     outbox = state.outbox
     claimed = [n for n in numbers if n in outbox.table and n not in outbox.settling]
     outbox.settling.update(claimed)
     return claimed
 
 
-# --- what is sent through this entity ------------------------------------------------------------
+# --- messages sent through this entity
+# -----------------------------------------------------------
 
 
 def transfer(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -174,7 +176,7 @@ def abort_transfer(state: State, change: Change, error: BusError, out: Effects) 
 
 
 def _leave(state: State, numbers: list[int]) -> list[Parcel]:
-    """Take parcels out of the outbox whose way is decided."""
+    """Take parcels whose destination is decided out of the outbox."""
     state.outbox.settling.difference_update(numbers)
     return [parcel for parcel in map(state.outbox.take, numbers) if parcel is not None]
 
@@ -199,7 +201,7 @@ def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> Non
     for held in messages:
         held.lay_over(change.overlay)
     if state.sessions is not None and change.subqueue is not SubQueueType.MAIN:
-        # On its way a message is in its session still, and dead letters are in none.
+        # While under way a message still belongs to its session; dead letters belong to none.
         state.sessions.forget([held.sequence for held in messages])
     if change.first_number:
         purpose = Purpose.DEAD_LETTER
@@ -229,7 +231,7 @@ def redirected(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_decision(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The parcels stay where they are, and nothing is decided about them."""
+    """The parcels stay where they are, undecided."""
     assert isinstance(change, HandedOver | BroughtBack | Redirection)
     state.outbox.settling.difference_update(change.numbers)
     if not isinstance(change, HandedOver) and change.first_number:

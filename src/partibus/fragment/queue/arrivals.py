@@ -63,7 +63,7 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             records.append(scheduled(fragment_id, sequence, message, now_ms))
             expiries.append(message.scheduled_ms)
         else:
-            # A time in the past means at once (SCH-6).
+            # A time in the past means now (SCH-6).
             message.scheduled_ms = 0
             expires_ms = expiry_ms(state, message.ttl_ms, now_ms)
             expiries.append(expires_ms)
@@ -108,16 +108,17 @@ def scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int)
 
 
 def ttl_word(ttl_ms: int) -> int:
-    """A time to live as it waits with a scheduled message, in up to 48 bits.
+    """A time to live as kept with a scheduled message, in up to 48 bits.
 
-    The longest that 32 bits hold stands for none, so that one gets a millisecond more."""
+    The highest 32-bit value means none, so a time to live of that length gets 1 ms more.
+    """
     if ttl_ms < 0:
         return NO_TTL
     return ttl_ms if ttl_ms != NO_TTL else NO_TTL + 1
 
 
 def expiry_ms(state: State, ttl_ms: int, now_ms: int) -> int:
-    """The entity's default applies when the sender gave none, and caps it (TTL-2)."""
+    """The entity's default applies when the sender set none, and is the maximum (TTL-2)."""
     default_ms = state.spec.default_ttl_ms
     if ttl_ms < 0 or (default_ms and ttl_ms > default_ms):
         ttl_ms = default_ms if default_ms else -1
@@ -125,7 +126,7 @@ def expiry_ms(state: State, ttl_ms: int, now_ms: int) -> int:
 
 
 def full(state: State) -> QuotaExceeded:
-    """The error for what the entity has no room for."""
+    """The error for messages that the entity has no room for."""
     return QuotaExceeded(
         f"The maximum entity size has been reached for '{state.spec.path}': "
         f"{state.size_bytes} of {state.spec.size_bytes_max} bytes are used. "
@@ -134,13 +135,13 @@ def full(state: State) -> QuotaExceeded:
 
 
 def take_numbers_back(state: State, first_sequence: int) -> None:
-    """Numbers from here on are free again, but for those set aside for a transaction."""
+    """Numbers from here on are free again, except those set aside for a transaction."""
     first_free = max(first_sequence, state.reserved_until)
     state.next_sequence = min(state.next_sequence, first_free)
 
 
 def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The messages are durable: let them be seen, and confirm them."""
+    """The messages are durable: make them visible, and confirm them."""
     assert isinstance(change, Arrival)
     push = state.main.ready.push
     sequence = change.first_sequence
@@ -150,7 +151,7 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
         for place, message in enumerate(command.messages):
             state.sessions.enter(sequence + place, message.session_id or "")
     leaving: list[Held] = []
-    # Identities, sessions and marks may stand in records behind those of the messages.
+    # Identities, sessions and marks may have records after those of the messages.
     for record, message, expires_ms in zip(
         change.records, command.messages, change.expires_ms, strict=False
     ):
@@ -182,7 +183,7 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the numbers are free again, since all that came later failed too."""
+    """The store failed: the numbers are free again, since everything that came later failed too."""
     assert isinstance(change, Arrival)
     take_numbers_back(state, change.first_sequence)
     state.size_bytes -= change.command.byte_count

@@ -66,7 +66,7 @@ def _expired(taken: list[Held], subqueue: SubQueue, now_ms: int) -> list[Held]:
 
 
 def _bury(state: State, expired: list[Held], out: Effects) -> None:
-    """An expired deferred message goes to the dead letters when it is asked for (TTL-10)."""
+    """An expired deferred message is dead-lettered when it is asked for (TTL-10)."""
     if expired:
         for held in expired:
             held.busy = True
@@ -110,7 +110,7 @@ def abort_deferred_consumption(state: State, change: Change, error: BusError, ou
 
 
 def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Waiting messages by their numbers; who was faster has the others (JMS-5)."""
+    """Waiting messages by their numbers; those already taken by others are left out (JMS-5)."""
     assert isinstance(command, Pick)
     if state.suspended:
         out.outward.append(Failed(command.port, StoreUnavailable()))
@@ -119,7 +119,7 @@ def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     taken: list[Held] = []
     for sequence in command.sequences:
         waiting = subqueue.ready.copy_of(sequence)
-        # What has expired stays for the ticks, which clear it away.
+        # Expired messages are left to the ticks, which remove them.
         if waiting is not None and not 0 < waiting.expires_ms <= now_ms:
             held = subqueue.ready.take(sequence)
             assert held is not None
@@ -169,7 +169,7 @@ def _all_from(state: State, subqueue: SubQueue, from_sequence: int) -> Iterator[
 
 
 def _subqueue_from(subqueue: SubQueue, from_sequence: int) -> list[Iterable[Held]]:
-    """What waits in a subqueue, is deferred, locked, or on its way out; each in order."""
+    """Messages of a subqueue that wait, are deferred, locked, or leaving; each in order."""
     return [
         subqueue.ready.copies(from_sequence),
         _in_state(subqueue.deferred.copies(from_sequence), MessageState.DEFERRED),
@@ -249,7 +249,7 @@ def _in_state(messages: Iterable[Held], message_state: MessageState) -> Iterator
 
 
 def purge(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Delete waiting messages from the front, as long as they are old enough (BAT-6)."""
+    """Delete waiting messages from the front, up to the first that is too new (BAT-6)."""
     assert isinstance(command, Purge)
     subqueue = state.subqueues[command.subqueue]
     chosen: list[int] = []

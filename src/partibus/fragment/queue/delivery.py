@@ -1,8 +1,8 @@
 """Handing messages over: under a lock, or for good.
 
-Owns what happens to messages that were chosen for a receiver: the lock, or their removal and
-then their delivery (receive-and-delete), and the answer to a drain. Who gets which message is
-`dispatch`'s and `sessions.dispatch`'s.
+Owns what happens to messages that were chosen for a receiver: the lock, or their removal and then
+their delivery (receive-and-delete), and the answer to a drain. `dispatch` and `sessions.dispatch`
+choose who gets which message.
 """
 
 from partibus.fragment.changes import Consumption
@@ -33,7 +33,7 @@ def hand_over(
 
 
 def lock(state: State, subqueue: SubQueue, messages: list[Held], now_ms: int) -> None:
-    """Lock messages for as long as the entity says (LCK-1)."""
+    """Lock messages for the entity's lock duration (LCK-1)."""
     until_ms = now_ms + state.spec.lock_duration_ms
     token = state.next_token
     for held in messages:
@@ -43,7 +43,7 @@ def lock(state: State, subqueue: SubQueue, messages: list[Held], now_ms: int) ->
 
 
 def removal(state: State, messages: list[Held]) -> Record:
-    """The record that messages are gone."""
+    """The record that removes messages."""
     sequences = pack_sequences([held.sequence for held in messages])
     return Record(state.fragment_id, REMOVED, sequences, b"")
 
@@ -51,7 +51,7 @@ def removal(state: State, messages: list[Held]) -> Record:
 def _consume(
     state: State, subqueue: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
 ) -> None:
-    """Receive-and-delete: first gone for good, then on the wire, so never twice (SEED-93)."""
+    """Receive-and-delete: durably removed before it is sent, so never delivered twice (SEED-93)."""
     for held in messages:
         held.busy = True
         subqueue.leaving[held.sequence] = held
@@ -60,9 +60,9 @@ def _consume(
 
 
 def answer_drain(state: State, consumer: Consumer, out: Effects) -> None:
-    """Tell a receiver that asked for it that nothing more comes for its demand."""
+    """Answer a receiver that drains: no more messages come for its demand."""
     if state.is_behind and consumer.waiting:
-        # Messages may wait behind expired ones, which are being cleared away.
+        # Messages may wait behind expired ones, which are being removed.
         return
     if consumer.draining and not consumer.consuming:
         consumer.draining = False

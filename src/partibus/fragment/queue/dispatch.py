@@ -1,7 +1,7 @@
 """Receiving: waiting messages meet waiting receivers.
 
-Owns demand, fairness between competing receivers, locking on delivery, and
-receive-and-delete. What happens to a message afterwards is `settlement`'s.
+Owns demand, fairness between competing receivers, locking on delivery, and receive-and-delete.
+`settlement` owns what happens to a message afterwards.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ UNREADABLE: Final = (
 
 
 def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """A receiver may have more, or wants to be drained."""
+    """A receiver may have more messages, or drains its demand."""
     assert isinstance(command, Demand)
     consumer = command.consumer
     subqueue = state.subqueues[consumer.subqueue]
@@ -38,7 +38,7 @@ def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """A receiver wants to hear when messages wait; it may hear at once."""
+    """A receiver wants to be notified when messages wait; that may be at once."""
     assert isinstance(command, Interest)
     subqueue = state.subqueues[command.consumer.subqueue]
     subqueue.interested[command.consumer] = None
@@ -56,7 +56,7 @@ def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def dispatch(state: State, subqueue: SubQueue, now_ms: int, out: Effects) -> None:
-    """Hand waiting messages to waiting receivers, one each in turn when they compete."""
+    """Deliver waiting messages to waiting receivers, one each in turn when they compete."""
     if subqueue.sessions is not None:
         serve_sessions(state, session_subqueue(subqueue), now_ms, out)
         return
@@ -101,13 +101,14 @@ def _take(
 ) -> list[Held]:
     """Up to `share` messages from the front; expired ones are set aside (TTL-4).
 
-    When there are many of these, the rest is left to the ticks, which clear them away."""
+    When there are many of these, the rest is left to the ticks, which remove them.
+    """
     ready = subqueue.ready
     is_main = subqueue is state.main
     taken: list[Held] = []
     while share > 0 and len(ready):
         held = ready.pop()
-        # Time to live is not observed among dead letters (TTL-9).
+        # Dead letters do not expire (TTL-9).
         if is_main and 0 < held.expires_ms <= now_ms:
             if state.is_behind or len(expired) >= SLICE:
                 state.is_behind = True
@@ -121,14 +122,14 @@ def _take(
 
 
 def caught_up(state: State, now_ms: int, out: Effects) -> None:
-    """Nothing that is due is left: hand out what waited behind it."""
+    """Nothing that is due is left: deliver what waited behind it."""
     dispatch(state, state.main, now_ms, out)
     if not state.is_behind:
         answer_drains(state, out)
 
 
 def answer_drains(state: State, out: Effects) -> None:
-    """Answer the receivers that had to wait for it."""
+    """Answer the drains that had to wait."""
     for subqueue in state.subqueues:
         for consumer in list(subqueue.waiting):
             answer_drain(state, consumer, out)
@@ -170,18 +171,18 @@ def abort_consumption(state: State, change: Change, error: BusError, out: Effect
 def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Take back what could not be handed over.
 
-    A damaged message is kept aside and the others go on. A store that cannot read at all
-    would only fail again: nothing is handed out until the broker says `Resume`.
+    A damaged message is set aside and the others are delivered. A store that cannot read at all
+    would only fail again: nothing is delivered until the broker submits `Resume`.
     """
     assert isinstance(command, Undelivered)
     consumer = command.consumer
     subqueue = state.subqueues[consumer.subqueue]
     if subqueue.sessions is not None and not command.damaged:
-        # Later messages may have come through, so the order is kept by a new lock alone.
+        # Later messages may have been delivered, so only a new lock keeps the order.
         revoke(session_subqueue(subqueue), consumer, SessionLockLost(UNREADABLE), out)
     for held in command.messages:
         if held.token not in subqueue.locks or held.busy:
-            continue  # settled meanwhile, or on its way to be: that decides where it goes
+            continue  # settled meanwhile, or about to be: that decides where it goes
         subqueue.unlock(held)
         if command.damaged:
             subqueue.leaving[held.sequence] = held

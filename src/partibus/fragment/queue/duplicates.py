@@ -1,10 +1,9 @@
 """Duplicate detection: messages whose identity was seen within the window are dropped.
 
-Owns what makes two messages the same (DUP-3) and the way of an identity: claimed when its
-message is prepared, remembered when that is durable, let go when the store failed or the
-queue was full. A duplicate is answered like the message it repeats, and never before that is
-durable, since the store answers in order. Called by `arrivals`, and only on entities that
-detect duplicates.
+Owns what makes two messages the same (DUP-3) and the life of an identity: claimed when its message
+is prepared, remembered when that is durable, dropped when the store failed or the queue was full. A
+duplicate is answered like the original, and never before the original is durable, since the store
+answers in order. Called by `arrivals`, and only on entities that detect duplicates.
 """
 
 import struct
@@ -21,7 +20,7 @@ from partibus.fragment.state import State
 from partibus.store.record import Record
 
 NOTE_INTERVAL_MS: Final = 1000
-"""Dropped duplicates are spoken of at most this often; the counter has them all (DUP-10)."""
+"""Dropped duplicates are logged at most this often; the counter has them all (DUP-10)."""
 
 _WORDS: Final = struct.Struct("<QQ")
 _LENGTH: Final = struct.Struct("<I")
@@ -33,7 +32,7 @@ def identity_of(message: NewMessage, message_id: str, is_partitioned: bool) -> b
     text = message_id.encode("utf-8", "surrogatepass")
     if is_partitioned:
         key = key_of(message) or ""
-        # The length says where the id ends, whatever characters both have.
+        # The length says where the id ends, whatever characters both contain.
         text = _LENGTH.pack(len(text)) + text + key.encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=IDENTITY_BYTES).digest()
 
@@ -74,7 +73,7 @@ def identified(state: State, check: DuplicateCheck) -> Record:
 
 
 def remember(state: State, check: DuplicateCheck, now_ms: int, out: Effects) -> None:
-    """The messages are durable: their windows run from when they came (DUP-5)."""
+    """The messages are durable: their windows start when they arrived (DUP-5)."""
     history = state.history
     cutoff = cutoff_of(now_ms, state.spec.duplicate_window_ms)
     stamp = stamp_of(check.seen_ms + history.stepped_ms - check.stepped_ms)
@@ -91,7 +90,7 @@ def remember(state: State, check: DuplicateCheck, now_ms: int, out: Effects) -> 
 
 
 def let_go(state: State, check: DuplicateCheck) -> None:
-    """The messages were not stored: others with their ids are not duplicates (DUP-9)."""
+    """The messages were not stored: later ones with their ids are not duplicates (DUP-9)."""
     state.history.pending.difference_update(check.identities)
 
 
@@ -101,5 +100,5 @@ def replay_identities(state: State, kind: int, meta: bytes, position: int, lengt
     stamp = stamp_of(seen_ms)
     for offset in range(IDENTIFIED_META.size, len(meta), IDENTITY_BYTES):
         high, low = _WORDS.unpack_from(meta, offset)
-        # What is old leaves with the first sweep, when the window is known.
+        # Expired identities go with the first sweep, when the window is known.
         state.history.add(high, low, stamp, 0)

@@ -1,8 +1,8 @@
 """Time to live: messages that nobody received in time.
 
-Owns the end of expired messages: dropped, or dead-lettered when the entity says so (TTL-6).
-Locked messages are spared while they are locked (TTL-5), deferred ones until they are asked
-for (TTL-10), dead letters always (TTL-9).
+Owns what happens to expired messages: dropped, or dead-lettered when the entity says so (TTL-6).
+Locked messages do not expire while locked (TTL-5), deferred ones not until they are asked for
+(TTL-10), dead letters never (TTL-9).
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from partibus.fragment.state import State
 from partibus.store.record import Record
 
 SWEEP_INTERVAL_MS: Final = 1000
-"""Expired messages that nobody receives leave within this time (TTL-7)."""
+"""Expired messages that nobody receives are removed within this time (TTL-7)."""
 
 EXPIRED: Final = Overlay(
     reason="TTLExpiredException", description="The message expired and was dead-lettered."
@@ -57,7 +57,7 @@ def dead_letter(
 
 
 def next_sweep_ms(state: State) -> int | None:
-    """When expired messages are to be looked for."""
+    """When to look for expired messages."""
     floor_ms = state.main.ready.next_expiry_ms()
     if floor_ms is None:
         return None

@@ -19,7 +19,7 @@ def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> No
     """Let locks lapse, messages expire and scheduled ones become active."""
     for subqueue in state.subqueues:
         settlement.lapse(state, subqueue, allowance, now_ms, out)
-    # What is about to be forwarded expires at its destination (FWD-12).
+    # Messages to be forwarded expire at their destination (FWD-12).
     if not state.spec.forward_to:
         expired = state.main.ready.take_expired(now_ms, allowance.left)
         if expired:

@@ -1,9 +1,9 @@
 """The identities a fragment has seen, in little memory: two 64-bit words each, and no object.
 
-Owns an open-addressing table in shards of bounded size, so that the longest pause is the
-rebuilding of one shard however many identities there are. Identities leave only because they
-are old: each carries when it was first seen, and a rebuilding leaves out what is older than
-the window. Knows nothing of messages; `duplicates` asks it, `snapshot` writes it down.
+Owns an open-addressing table in shards of bounded size, so that the longest pause is the rebuilding
+of one shard however many identities there are. Identities are removed only by age: each has the
+time it was first seen, and a rebuild leaves out what is older than the window. Knows nothing of
+messages; used by `duplicates`, written by `snapshot`.
 """
 
 import struct
@@ -14,30 +14,31 @@ from typing import Final, TypeAlias
 from partibus.domain.errors import StoreCorrupt
 
 STAMP_MS: Final = 8
-"""The grain of a time stamp, which is rounded up: a window is never shorter than asked for."""
+"""The resolution of a time stamp, which is rounded up: a window is never shorter than
+configured."""
 STAMP_BITS: Final = 40
-"""Room for stamps until the year 2248; the other 24 bits of the word belong to the identity,
-which so has 88 bits."""
+"""Room for stamps until the year 2248; the other 24 bits of the word are part of the identity,
+which therefore has 88 bits."""
 STAMP_MASK: Final = (1 << STAMP_BITS) - 1
 
 SHARD_IDS_MAX: Final = 2048
 """A shard with more is split in two; rebuilding one takes a millisecond or two."""
 DEPTH_MAX: Final = 20
-"""Halvings at most, enough for billions of ids: one who finds ids whose hashes begin alike
-must not make the directory grow without end."""
+"""The maximum number of splits, enough for billions of ids: ids crafted to have similar hashes must
+not make the directory grow without end."""
 SLOTS_MIN: Final = 16
 SWEEP_SLOTS: Final = 8192
-"""What one sweep looks at, about; the rest waits for the next."""
+"""About how much one sweep visits; the rest waits for the next."""
 SWEEP_INTERVAL_MS_MIN: Final = 20
 NO_STAMP: Final = STAMP_MASK + 1
-"""After every stamp: the oldest of nothing."""
+"""Later than every stamp: the oldest stamp of an empty shard."""
 
 LAYOUT: Final = 1
-"""Of the bytes in a snapshot, the place of an identity in its shard included."""
+"""The size in a snapshot, with the slot of an identity in its shard."""
 PAGED_LAYOUT: Final = 2
-"""The same, with shards that lie in pages."""
+"""The same, with shards in pages."""
 PAGED_SLOTS_MIN: Final = 256
-"""A shard with fewer stands in the snapshot itself."""
+"""A smaller shard is written into the snapshot itself."""
 _PAGED_SHARD: Final = struct.Struct("<BIIQ")
 _HEAD: Final = struct.Struct("<BB")
 _SHARD: Final = struct.Struct("<BII")
@@ -45,21 +46,21 @@ _SLOT_BYTES: Final = 16
 _LOW_32: Final = 0xFFFF_FFFF
 
 Part: TypeAlias = "bytes | array[int]"
-"""What a snapshot is joined from; what is large is not copied before."""
+"""The parts of a snapshot; large ones are not copied."""
 
 
 def stamp_of(time_ms: int) -> int:
-    """A time as it stands beside an identity."""
+    """A time as stored with an identity."""
     return (time_ms + STAMP_MS - 1) // STAMP_MS
 
 
 def cutoff_of(now_ms: int, window_ms: int) -> int:
-    """The latest stamp that is out of the window."""
+    """The latest stamp outside of the window."""
     return max(0, (now_ms - window_ms) // STAMP_MS)
 
 
 def _within(stamp: int, steps: int) -> int:
-    """A stamp that is moved, kept to its bits."""
+    """A shifted stamp, limited to its bits."""
     return max(1, min(stamp + steps, STAMP_MASK))
 
 
@@ -74,7 +75,7 @@ class Shard:
         """The page of a checkpoint that holds the words as they are; 0 when none does."""
         self.slot_count = SLOTS_MIN
         self.used = 0
-        """Slots that hold an identity, in the window or out of it."""
+        """Slots with an identity, whether or not it is still in the window."""
         self.oldest = NO_STAMP
         """No stamp is older than this."""
         self.words: array[int] = array("Q", bytes(SLOTS_MIN * _SLOT_BYTES))
@@ -82,7 +83,7 @@ class Shard:
         all zero in an empty one."""
 
     def live(self, cutoff: int) -> list[tuple[int, int]]:
-        """What is in the window; an empty slot has no stamp and never is."""
+        """The identities in the window; an empty slot has no stamp and is never one."""
         words = self.words
         return [
             (high, low)
@@ -91,7 +92,7 @@ class Shard:
         ]
 
     def thaw(self) -> None:
-        """The words are about to change in place: leave those to a checkpoint that it has taken."""
+        """The words are about to change in place: copy them if a checkpoint has taken them."""
         if self.page:
             self.page = 0
             self.words = self.words[:]
@@ -108,7 +109,7 @@ class Shard:
             self.oldest = _within(self.oldest, steps)
 
     def fill(self, pairs: list[tuple[int, int]]) -> None:
-        """Hold exactly these from now on, in twice the slots that they need."""
+        """Replace the contents with these, in twice as many slots."""
         slot_count = max(SLOTS_MIN, 2 * len(pairs))
         words: array[int] = array("Q", bytes(slot_count * _SLOT_BYTES))
         end = 2 * slot_count
@@ -149,16 +150,17 @@ class History:
     def __init__(self) -> None:
         self._depth = 0
         self._directory: list[Shard] = []
-        """The shard for every beginning of `_depth` bits; one with fewer stands there often."""
+        """The shard for every prefix of `_depth` bits; one with a shorter prefix is listed several
+        times."""
         self.count = 0
-        """Identities held, those that have left the window since the last sweep included."""
+        """Identities held, including those that left the window since the last sweep."""
         self.pending: set[bytes] = set()
         """Identities of messages that are not durable yet."""
         self._cursor = 0
         self.sweep_due_ms = 0
         """When to sweep next; it matters only while anything is held."""
         self.noted_ms = 0
-        """When dropped duplicates were last spoken of."""
+        """When dropped duplicates were last logged."""
         self.unnoted = 0
         """Duplicates dropped since then."""
         self.stepped_ms = 0
@@ -166,11 +168,11 @@ class History:
 
     @property
     def byte_count(self) -> int:
-        """The memory of the words; the rest is a few bytes a thousand identities."""
+        """The memory of the words; the rest is a few bytes per thousand identities."""
         return sum([shard.slot_count * _SLOT_BYTES for shard in self.shards()])
 
     def shards(self) -> list[Shard]:
-        """Every shard once, by the beginnings of its hashes."""
+        """Every shard once, by the prefix of its hashes."""
         found: list[Shard] = []
         at = 0
         while at < len(self._directory):
@@ -203,7 +205,7 @@ class History:
         return False
 
     def add(self, high: int, low: int, stamp: int, cutoff: int) -> None:
-        """An identity is first seen now, or again after its window has ended."""
+        """An identity is seen for the first time, or again after its window has ended."""
         if not self._directory:
             self._directory = [Shard(0)]
         high = high or 1
@@ -234,7 +236,7 @@ class History:
             shard.oldest = stamp
 
     def _make_room(self, shard: Shard, high: int, cutoff: int) -> None:
-        """Leave out what is old; split the shard when it is full all the same."""
+        """Remove old identities; split the shard if it is still full."""
         pairs = shard.live(cutoff)
         self.count -= shard.used - len(pairs)
         if len(pairs) <= SHARD_IDS_MAX or shard.depth >= DEPTH_MAX:
@@ -260,7 +262,7 @@ class History:
         return self.sweep_due_ms if self.count else None
 
     def sweep(self, now_ms: int, window_ms: int) -> None:
-        """Leave out what is old in the next few shards; all have their turn in half a window."""
+        """Remove old identities in the next few shards; all are visited in half a window."""
         if not self.count or now_ms < self.sweep_due_ms:
             return
         cutoff = cutoff_of(now_ms, window_ms)
@@ -283,7 +285,7 @@ class History:
         self.sweep_due_ms = now_ms + max(SWEEP_INTERVAL_MS_MIN, interval_ms)
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: identities are as old as they were, and their windows as long."""
+        """The clock was set: identities keep their age, and windows their length."""
         self.stepped_ms += delta_ms
         self.sweep_due_ms += delta_ms
         self.noted_ms += delta_ms
@@ -293,9 +295,10 @@ class History:
     # --- in a snapshot ----------------------------------------------------------------------
 
     def dump(self, add_page: Callable[[Shard], int] | None = None) -> list[Part]:
-        """All of it as it lies in memory; shards of some size in pages, if they are wanted there.
+        """All of it as it is in memory; larger shards in pages, if there are pages.
 
-        `add_page` answers the number of a shard's page, which is noted here."""
+        `add_page` returns the number of a shard's page, which is kept here.
+        """
         paged = add_page is not None
         parts: list[Part] = [_HEAD.pack(PAGED_LAYOUT if paged else LAYOUT, self._depth)]
         for shard in self.shards():
@@ -312,7 +315,7 @@ class History:
         return parts
 
     def load(self, data: bytes, read_page: Callable[[int], bytes] | None = None) -> None:
-        """What `dump` wrote, into a history that holds nothing."""
+        """Load what `dump` wrote into an empty history."""
         layout, self._depth = _HEAD.unpack_from(data, 0)
         if layout not in (LAYOUT, PAGED_LAYOUT):
             raise StoreCorrupt(

@@ -3,8 +3,8 @@
 Owns how the locks of a fragment are written into the last snapshot before a stop, and put back at
 the next start: the same tokens, until the same moments. They hold only when nothing was recorded
 after that snapshot; otherwise the process ended in another way and its locks are gone (SEED-107).
-Not kept are the locks of sessions and of the messages in them: those end with the link that holds
-them, which no restart leaves open. Called by `snapshot` and the broker.
+Locks of sessions and of their messages are not kept: they end with the link that holds them, which
+does not survive a restart. Called by `snapshot` and the broker.
 """
 
 import struct
@@ -28,10 +28,10 @@ def dump_locks(state: State) -> bytes:
 
 
 def restore_locks(state: State, now_ms: int) -> int:
-    """Lock again what was locked, unless its time is up; answers how many locks there are."""
+    """Restore the locks whose time is not up; returns how many there are."""
     data, state.kept_locks = state.kept_locks, b""
     count = 0
-    # The first to lapse first, as a subqueue has them.
+    # The first to lapse comes first, as in a subqueue.
     for until_ms, number, is_deferred, sequence, token in sorted(_LOCK.iter_unpack(data)):
         subqueue = state.subqueues[number]
         if until_ms <= now_ms or subqueue.sessions is not None:

@@ -1,7 +1,7 @@
 """Recovery of the queue itself: its records, its sections of a snapshot, its tables.
 
-Owns what each record of an arrival, a settlement or a schedule means for a state that serves
-nobody yet, and how duplicate detection and the locks of a clean stop are kept in snapshots.
+Owns what each record of an arrival, a settlement or a schedule means for a state that is not
+served yet, and how duplicate detection and the locks of a clean stop are kept in snapshots.
 Called by `replay` and `snapshot` through the feature.
 """
 
@@ -67,7 +67,7 @@ def replay_returned(state: State, kind: int, meta: bytes, position: int, length:
 
 
 def replay_dead_lettered(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
-    """Messages are in the dead-letter subqueue."""
+    """Messages were dead-lettered."""
     overlay, offset = unpack_overlay(meta, 1)
     for sequence in unpack_sequences(meta, offset):
         held, _ = take(state, sequence)
@@ -118,7 +118,7 @@ def push_next(
     expires_ms: int,
     extra: int,
 ) -> None:
-    """Add a message at the tail; one that two fragments wrote under one id shows here."""
+    """Add a message at the tail; an error if another fragment has written under the same id."""
     if sequence <= table.last_sequence:
         raise StoreCorrupt(
             f"message {sequence} comes after message {table.last_sequence}: two fragments have "
@@ -128,7 +128,7 @@ def push_next(
 
 
 def take(state: State, sequence: int) -> tuple[Held, MessageTable]:
-    """Take a message out of the table it is in; the likely ones are asked first."""
+    """Take a message out of the table it is in; the likely tables are searched first."""
     for subqueue in state.subqueues:
         for table in (subqueue.ready, subqueue.deferred):
             held = table.take(sequence)
@@ -136,7 +136,7 @@ def take(state: State, sequence: int) -> tuple[Held, MessageTable]:
                 return held, table
     held = state.scheduled.take(sequence)
     if held is None:
-        raise StoreCorrupt(f"a record speaks of message {sequence}, which is not there")
+        raise StoreCorrupt(f"a record names message {sequence}, which does not exist")
     return held, state.scheduled
 
 
@@ -167,7 +167,8 @@ def load_identities(state: State, data: bytes, tables: TableReader) -> None:
 
 
 def dump_kept_locks(state: State, pages: NewPages | None) -> list[Part] | None:
-    """The locks that a clean stop keeps; those of the stop before, while nobody serves."""
+    """The locks of a clean stop; those of the previous stop if the fragment has not served
+    since."""
     if state.kept_locks:
         return [state.kept_locks]
     return [dump_locks(state)] if state.lock_count else None

@@ -1,6 +1,6 @@
 """Scheduled messages: their activation when they are due, and their cancellation.
 
-Owns the table of scheduled messages after arrival. Activation appends a message as if it was
+Owns the table of scheduled messages after arrival. Activation appends a message as if it were
 enqueued now: a new number, a new time, and its time to live begins (SCH-4).
 """
 
@@ -20,14 +20,14 @@ from partibus.store.record import Record
 
 
 def take_due(state: State, allowance: Allowance, now_ms: int) -> list[Held]:
-    """Take out the next messages that are due, those first that were due first (SCH-5)."""
+    """Take out the next messages that are due, in the order of their due times (SCH-5)."""
     waiting = state.due
     if not waiting:
         waiting.extend(state.scheduled.due(now_ms))
     due: list[Held] = []
     while waiting and len(due) < allowance.left:
         held = state.scheduled.take(waiting.popleft())
-        # It may have been cancelled meanwhile.
+        # It may have been cancelled in the meantime.
         if held is not None:
             state.departing[held.sequence] = held
             due.append(held)
@@ -120,7 +120,7 @@ def abort_cancellation(state: State, change: Change, error: BusError, out: Effec
 
 
 def _reinstate(state: State, messages: list[Held]) -> None:
-    """Schedule them again; due ones are searched again, so the order is kept."""
+    """Schedule them again; due ones are looked up again, so the order is kept."""
     state.due.clear()
     for held in messages:
         del state.departing[held.sequence]

@@ -38,7 +38,7 @@ TOO_MANY_DELIVERIES: Final = Overlay(
 
 
 def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Settle what is locked, and tell which locks are lost."""
+    """Settle what is locked, and report which locks are lost."""
     assert isinstance(command, Settle)
     subqueue = state.subqueues[command.subqueue]
     held: list[Held] = []
@@ -62,7 +62,8 @@ def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def refusal_of(subqueue: SubQueue, outcome: Outcome) -> BusError | None:
-    """Why messages of a subqueue cannot be settled so, whatever their locks; None when they can."""
+    """Why messages of a subqueue cannot be settled this way, whatever their locks; None if they
+    can."""
     if outcome is Outcome.DEAD_LETTER and subqueue.subqueue is not SubQueueType.MAIN:
         return InvalidOperation(
             "A message in a dead-letter queue cannot be dead-lettered again; "
@@ -97,14 +98,14 @@ def _prepare(
 def _defer(
     state: State, subqueue: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
 ) -> None:
-    """Prepare a deferral; the delivery it ends counts, but no limit is watched (DLV-3)."""
+    """Prepare a deferral; the delivery it ends is counted, but not limited (DLV-3)."""
     counted = counts_deliveries(state, subqueue)
     record = _moved(state, DEFERRED_COUNTED if counted else DEFERRED, held, overlay)
     out.changes.append(Deferral([record], subqueue.subqueue, held, overlay, counted))
 
 
 def counts_deliveries(state: State, subqueue: SubQueue) -> bool:
-    """Whether the deliveries of a subqueue are counted: of dead letters not always (DLV-4)."""
+    """Whether deliveries of a subqueue are counted; those of dead letters not always (DLV-4)."""
     return subqueue is state.main or state.spec.counts_dead_letters
 
 
@@ -116,7 +117,7 @@ def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -
 def end_delivery(
     state: State, subqueue: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
 ) -> None:
-    """A delivery ended without success: count it, and stop at the limit (DLV-2)."""
+    """A delivery ended without success: count it, and dead-letter at the limit (DLV-2)."""
     spent: list[Held] = []
     again = held
     if subqueue is state.main:
@@ -192,14 +193,14 @@ def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def _left_sessions(state: State, messages: list[Held], now_ms: int, out: Effects) -> None:
-    """Messages are out of their sessions for good; one that was closing may be free now."""
+    """Messages have left their sessions for good; a session that was closing may be free now."""
     assert state.sessions is not None
     state.sessions.forget([held.sequence for held in messages])
     dispatch(state, state.main, now_ms, out)
 
 
 def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The messages wait again at their old place."""
+    """The messages wait again in their old place."""
     assert isinstance(change, Return)
     subqueue = state.subqueues[change.subqueue]
     for held in change.messages:

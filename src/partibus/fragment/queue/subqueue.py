@@ -1,8 +1,8 @@
 """One subqueue of a fragment: its backlog, its locks and the receivers that wait.
 
-Owns who gets which message next. Plain data structures with no idea of durability: the
-machine decides what may change and when. Locks lie in the order in which they lapse,
-because every lock lasts equally long and a renewal puts it at the end.
+Owns who gets which message next. Plain data structures with no idea of durability: the machine
+decides what may change and when. Locks are kept in the order in which they lapse, because all locks
+have the same duration and a renewal moves a lock to the end.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partibus.fragment.sessions.state import Sessions
 
 LOCK_SCAN_MS: Final = 1000
-"""After the lock duration was made shorter, a lapsed lock may be noticed this much later."""
+"""After the lock duration was reduced, a lapsed lock may be noticed this much later."""
 
 
 class SubQueue:
@@ -45,19 +45,19 @@ class SubQueue:
         self.deferred = MessageTable()
         """Messages that are received by their number alone (DEF-1)."""
         self.deferred_locked_count = 0
-        """Locked messages that were received by their number."""
+        """Locked messages that were received by number."""
         self.locks: dict[int, Held] = {}
         """Locked messages by token, first to lapse first."""
         self.waiting: deque[Consumer] = deque()
         """Receivers with demand left, next to be served first (LCK-2)."""
         self.interested: dict[Consumer, None] = {}
-        """Receivers that want to hear when messages wait, in the order they asked."""
+        """Receivers that want to be notified when messages wait, in the order they asked."""
         self.leaving: dict[int, Held] = {}
-        """Messages out of the backlog without a lock, by sequence: taken by
-        receive-and-delete or expired, with the removal not durable yet; or damaged."""
+        """Messages out of the backlog without a lock, by sequence: taken by receive-and-delete or
+        expired, with their removal not durable yet; or damaged."""
         self.unordered_until_ms = 0
-        """Until then locks that last longer may stand before others: the entity's lock duration
-        was made shorter. All are looked at, once every `LOCK_SCAN_MS`."""
+        """Until then locks may be out of order, because the entity's lock duration was reduced. All
+        of them are checked, once every `LOCK_SCAN_MS`."""
         self.next_scan_ms = 0
 
     @property
@@ -71,7 +71,7 @@ class SubQueue:
         return len(self.locks) - self.deferred_locked_count
 
     def demand(self, consumer: Consumer, limit: int) -> None:
-        """Let a receiver have `limit` messages in all."""
+        """Allow a receiver `limit` messages in all."""
         consumer.limit = limit
         if limit > consumer.sent and not consumer.waiting:
             consumer.waiting = True
@@ -87,7 +87,7 @@ class SubQueue:
             self.waiting.remove(consumer)
 
     def next_consumer(self) -> Consumer | None:
-        """The receiver to serve now; those whose demand is met leave the line."""
+        """The receiver to serve next; those whose demand is met leave the line."""
         waiting = self.waiting
         while waiting:
             consumer = waiting[0]
@@ -98,7 +98,7 @@ class SubQueue:
         return None
 
     def lock(self, held: Held, token: int, until_ms: int) -> None:
-        """Put a message under an exclusive lock."""
+        """Lock a message exclusively."""
         held.token = token
         held.locked_until_ms = until_ms
         self.locks[token] = held
@@ -106,7 +106,7 @@ class SubQueue:
             self.deferred_locked_count += 1
 
     def unlock(self, held: Held) -> None:
-        """Take the lock off; where the message goes is the caller's to say."""
+        """Remove the lock; the caller decides where the message goes."""
         del self.locks[held.token]
         held.token = 0
         held.busy = False
@@ -114,12 +114,12 @@ class SubQueue:
             self.deferred_locked_count -= 1
 
     def put_back(self, held: Held) -> None:
-        """Return a message that is out of the tables to the one it came from (CON-15)."""
+        """Return a message to the table it came from (CON-15)."""
         (self.deferred if held.deferred else self.ready).insert(held)
         held.deferred = False
 
     def let_go(self, held: Held) -> None:
-        """Drop a message from wherever it waits for its departure to be durable."""
+        """Drop a message from wherever it waits for its removal to be durable."""
         if held.token:
             self.unlock(held)
         else:
@@ -127,11 +127,11 @@ class SubQueue:
             held.busy = False
 
     def stay_locked(self, held: Held) -> None:
-        """A settlement failed: the message stays under its lock."""
+        """A settlement failed: the message stays locked."""
         held.busy = False
 
     def valid_lock(self, token: int, now_ms: int) -> Held | None:
-        """The message that this token holds right now (LCK-5)."""
+        """The message that this token locks now (LCK-5)."""
         held = self.locks.get(token)
         if held is None or held.busy or held.locked_until_ms <= now_ms:
             return None
@@ -166,7 +166,7 @@ class SubQueue:
         return None
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: locks last as long as they would have."""
+        """The clock was set: the remaining time of locks stays the same."""
         for held in self.locks.values():
             held.locked_until_ms += delta_ms
         if self.unordered_until_ms:
@@ -176,12 +176,12 @@ class SubQueue:
     # --- locks of different lengths -----------------------------------------------------------
 
     def shorten_locks(self, now_ms: int, longest_until_ms: int) -> None:
-        """Locks from now on are shorter; those that stand last until then at the most."""
+        """New locks are shorter from now on; existing ones last until this time at most."""
         self.unordered_until_ms = max(self.unordered_until_ms, longest_until_ms)
         self.next_scan_ms = now_ms + LOCK_SCAN_MS
 
     def look_through(self, now_ms: int) -> bool:
-        """Whether locks lie in the order in which they lapse; sets when to look again if not."""
+        """Whether locks are in the order in which they lapse; if not, sets when to check again."""
         if not self.unordered_until_ms:
             return True
         if now_ms >= self.unordered_until_ms:
@@ -190,5 +190,5 @@ class SubQueue:
         return False
 
     def scan_first(self, lapse_ms: int) -> int:
-        """When to look: at the first lock's end, or before when the first may not end first."""
+        """When to check: when the first lock ends, or earlier if locks may be out of order."""
         return min(lapse_ms, self.next_scan_ms) if self.unordered_until_ms else lapse_ms

@@ -1,9 +1,9 @@
 """Messages in sequence order, as columns: the compact form in which a fragment keeps them.
 
-Owns five 64-bit columns in chunked arrays, 40 bytes a message, so that a million messages
-cost tens of megabytes and no garbage collection. The front and the tail are O(1), which is
-where traffic is; a place in the middle is found by two binary searches. Backlog, deferred and
-scheduled messages all live in such tables. Knows nothing of locks, receivers or durability.
+Owns five 64-bit columns in chunked arrays, 40 bytes a message, so that a million messages cost tens
+of megabytes and no garbage collection. The front and the tail, where the traffic is, are O(1); a
+row in the middle is found by two binary searches. Backlog, deferred and scheduled messages are all
+kept in such tables. Knows nothing of locks, receivers or durability.
 """
 
 from array import array
@@ -23,13 +23,13 @@ WAS_SCHEDULED: Final = 1 << 48
 ROW_BYTES: Final = COLUMNS * 8
 
 CHUNK_MESSAGES: Final = 1024
-"""Messages a chunk: 40 KiB, so that moving half of one in memory takes about a microsecond."""
+"""Messages per chunk: 40 KiB, so that moving half of one in memory takes about a microsecond."""
 
 _CHUNK_SLOTS: Final = CHUNK_MESSAGES * COLUMNS
 _LENGTH_MASK: Final = 0xFFFF_FFFF
 _EXTRA_MASK: Final = 0xFFFF_FFFF
 _ENQUEUED_BITS: Final = 47
-"""Times until the year 6429; the 17 bits above them hold what of `extra` is beyond 32 bits."""
+"""Times until the year 6429; the 17 bits above them hold the bits of `extra` beyond 32."""
 _ENQUEUED_MASK: Final = (1 << _ENQUEUED_BITS) - 1
 _HIGH_EXTRA_MASK: Final = 0xFFFF
 _NO_EXPIRY: Final = 1 << 63
@@ -38,8 +38,9 @@ _NO_EXPIRY: Final = 1 << 63
 class Chunk:
     """Up to CHUNK_MESSAGES rows from `head` to the end.
 
-    Rows before `head` are gone, and rows are added at the end; whatever else changes calls `thaw`
-    first, since a checkpoint may still have to write the rows as they are."""
+    Rows before `head` are gone, and rows are added at the end; any other change calls `thaw` first,
+    since a checkpoint may still have to write the rows as they are.
+    """
 
     __slots__ = ("expires_ms_min", "head", "overlays", "page", "page_end", "page_head", "rows")
 
@@ -49,14 +50,14 @@ class Chunk:
         self.expires_ms_min = _NO_EXPIRY
         """No row expires before this."""
         self.overlays: dict[int, Overlay] | None = None
-        """What was changed about messages, by sequence; those that are gone may still be here."""
+        """Overlays by sequence; some may belong to messages that are gone."""
         self.page = 0
         """The page of a checkpoint that holds the rows from `page_head` to `page_end`."""
         self.page_head = 0
         self.page_end = 0
 
     def thaw(self) -> None:
-        """The rows are about to change in place: leave those to a checkpoint that it has taken."""
+        """The rows are about to change in place: copy them if a checkpoint has taken them."""
         if self.page:
             self.page = 0
             self.rows = self.rows[:]
@@ -108,7 +109,7 @@ class MessageTable:
             self._note_expiry(chunk, expires_ms)
 
     def insert(self, held: Held) -> None:
-        """Put a message at its place in the order, wherever that is."""
+        """Insert a message at its place in the order."""
         if held.sequence > self.last_sequence:
             self.push(
                 held.sequence,
@@ -131,7 +132,7 @@ class MessageTable:
         at = _row_at_or_after(chunk.rows, chunk.head, held.sequence)
         assert at >= len(chunk.rows) or chunk.rows[at] != held.sequence
         if at == chunk.head and at:
-            # What comes back to the front takes the place that was left there.
+            # A message that comes back to the front takes the slot that it left there.
             chunk.head = at - COLUMNS
             chunk.rows[at - COLUMNS : at] = array("Q", row)
         else:
@@ -233,7 +234,7 @@ class MessageTable:
         for at in range(chunk.head, len(rows), COLUMNS):
             expires_ms = rows[at + 4]
             if len(expired) >= limit:
-                # Nothing is known of the rest but what was known before.
+                # The rest was not visited, so its old bound stays.
                 kept.extend(rows[at:])
                 expires_ms_min = min(expires_ms_min, chunk.expires_ms_min)
                 break
@@ -253,7 +254,7 @@ class MessageTable:
     # --- looking --------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> list[int]:
-        """The numbers of all that expired by now, by the time of that; nothing is taken out."""
+        """The numbers of all messages that expired by now, by expiry; nothing is taken out."""
         if self._expiry_floor_ms > now_ms:
             return []
         found: list[tuple[int, int]] = []
@@ -279,7 +280,7 @@ class MessageTable:
 
     @property
     def first_enqueued_ms(self) -> int | None:
-        """When the message with the lowest sequence was enqueued; None without messages."""
+        """When the message with the lowest sequence was enqueued; None if the table is empty."""
         if not self._chunks:
             return None
         chunk = self._chunks[0]
@@ -293,7 +294,8 @@ class MessageTable:
     def sequence_at(self, enqueued_ms: int) -> int:
         """The first sequence that was enqueued at or after a time; 0 when none was.
 
-        Times grow with sequences, up to the steps of the machine's clock."""
+        Times increase with sequences, except where the clock was set.
+        """
         for chunk in self._chunks:
             rows = chunk.rows
             if rows[-2] & _ENQUEUED_MASK < enqueued_ms:
@@ -319,7 +321,8 @@ class MessageTable:
     def copies(self, from_sequence: int) -> Iterator[Held]:
         """Copies of the messages from a sequence on, in order; nothing is taken out.
 
-        They are active, whatever they were before: a reader sees where a message is now."""
+        They are marked active, whatever they were before: a reader sees the current state.
+        """
         for index in range(max(0, self._chunk_index(from_sequence)), len(self._chunks)):
             chunk = self._chunks[index]
             rows = chunk.rows
@@ -373,7 +376,7 @@ class MessageTable:
             self.load_chunk(chunk)
 
     def load_chunk(self, chunk: Chunk) -> None:
-        """Add rows of a snapshot behind all others; there must be some."""
+        """Append rows of a snapshot, at least one."""
         rows, head = chunk.rows, chunk.head
         self._chunks.append(chunk)
         self._count += (len(rows) - head) // COLUMNS
@@ -382,7 +385,7 @@ class MessageTable:
         self.last_sequence = rows[-COLUMNS]
 
     def take_over(self, table: "MessageTable") -> None:
-        """Fill an empty table with all that another holds, which must not be used any more."""
+        """Fill an empty table with all rows of another, which must not be used any more."""
         assert not self._count
         self._chunks = table._chunks
         self._count = table._count
@@ -401,12 +404,12 @@ class MessageTable:
             yield from zip(positions, lengths, strict=True)
 
     def body_columns(self) -> "Iterator[tuple[array[int], array[int]]]":
-        """The positions and the lengths of many messages at a time."""
+        """The positions and lengths of messages, many at a time."""
         for chunk in self._chunks:
             rows = chunk.rows[chunk.head :]
             lengths = array("I")
             with memoryview(rows) as view, view.cast("B") as raw, raw.cast("I") as words:
-                # The low half of the third column, as numbers lie in memory and in the files.
+                # The low half of the third column, as laid out in memory and in files.
                 lengths.frombytes(words[4 :: 2 * COLUMNS].tobytes())
             yield rows[1::COLUMNS], lengths
 
@@ -439,7 +442,7 @@ def _held(chunk: Chunk, at: int, leaves: bool) -> Held:
 
 
 def _lay_over(chunk: Chunk, held: Held) -> None:
-    """Note what was changed about a message that comes into a chunk, or that nothing was."""
+    """Set or clear the overlay of a message that comes into a chunk."""
     if chunk.overlays is None:
         chunk.overlays = {}
     if held.overlay is None:
@@ -449,14 +452,14 @@ def _lay_over(chunk: Chunk, held: Held) -> None:
 
 
 def extra_of(held: Held) -> int:
-    """What a row says of a message beside its place and its times."""
+    """The `extra` of a row."""
     if held.state is MessageState.SCHEDULED:
         return held.delivery_count | WAS_SCHEDULED
     return held.delivery_count
 
 
 def packed(held: Held) -> tuple[int, int]:
-    """The delivery count in 32 bits, and the time of enqueuing with what else is known."""
+    """The two words with the delivery count, the time of enqueuing and `extra`."""
     extra = extra_of(held)
     return extra & _EXTRA_MASK, held.enqueued_ms | extra >> 32 << _ENQUEUED_BITS
 
@@ -470,7 +473,7 @@ def unpacked(
     expires_ms: int,
     overlay: Overlay | None,
 ) -> Held:
-    """The message of which `packed` gave the word and the stamp."""
+    """The message whose words `packed` returned."""
     high = stamp >> _ENQUEUED_BITS
     count = word | (high & _HIGH_EXTRA_MASK) << 32
     held = Held(sequence, position, length, stamp & _ENQUEUED_MASK, expires_ms, count, overlay)
@@ -480,7 +483,7 @@ def unpacked(
 
 
 def _row_at_or_after(rows: "array[int]", head: int, sequence: int) -> int:
-    """Where in a chunk the first row at or after a sequence begins."""
+    """The index of the first row of a chunk at or after a sequence."""
     if head < len(rows) and rows[head] >= sequence:
         return head
     low, high = head // COLUMNS, len(rows) // COLUMNS

@@ -1,8 +1,8 @@
 """Receiving in sessions: held sessions are served, freed ones find their next holder.
 
-Owns the delivery of a session's messages in strict order to the one who holds it (SES-9), and
-which waiting receiver gets which free session (SES-4, SES-25). Called by `dispatch` whenever
-something happened to the subqueue; how sessions are accepted and lost is `locks`'s.
+Owns the delivery of a session's messages in strict order to the one who holds it (SES-9), and which
+waiting receiver gets which free session (SES-4, SES-25). Called by `queue.dispatch` whenever
+something happened to the subqueue; `locks` owns how sessions are accepted and lost.
 """
 
 from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked
@@ -59,7 +59,7 @@ def serve_sessions(state: State, subqueue: SessionSubQueue, now_ms: int, out: Ef
 
 
 def _turn_away(state: State, subqueue: SessionSubQueue, out: Effects) -> None:
-    """The entity forwards now: nobody holds a session of it any more, nor waits for one (FWD-4)."""
+    """The entity forwards now: end its sessions' locks and the waiting for one (FWD-4)."""
     sessions = subqueue.in_sessions
     for lock in list(sessions.locks.values()):
         revoke(subqueue, lock.consumer, forwarding(state), out)
@@ -87,7 +87,8 @@ def _feed(
 ) -> bool:
     """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
 
-    False when too many have expired; the rest waits for the next ticks."""
+    Returns False when too many have expired; the rest is left to the next ticks.
+    """
     if lock.returning or lock.until_ms <= now_ms:
         return True
     consumer = lock.consumer
@@ -128,7 +129,7 @@ def grant(
     now_ms: int,
     out: Effects,
 ) -> None:
-    """Give a free session to a receiver for as long as the entity's locks last (SES-7)."""
+    """Give a free session to a receiver for the entity's lock duration (SES-7)."""
     number = state.next_token
     state.next_token = number + 1
     until_ms = now_ms + state.spec.lock_duration_ms
@@ -139,7 +140,7 @@ def grant(
 def _set_free(
     state: State, subqueue: SessionSubQueue, lock: SessionLock, now_ms: int, out: Effects
 ) -> None:
-    """Nothing of a released session is under way: who asked for it meanwhile may have it."""
+    """Nothing of a released session is in flight: give it to a receiver that has asked for it."""
     session = lock.session
     subqueue.in_sessions.unlock(lock)
     for successor in lock.successors:
@@ -155,7 +156,7 @@ def _set_free(
 
 
 def revoke(subqueue: SessionSubQueue, consumer: Consumer, error: BusError, out: Effects) -> None:
-    """Take a session from its holder, as if it had been released, and tell it why."""
+    """Take a session from its holder, as if it had been released, and report why."""
     lock = subqueue.in_sessions.lock_of.get(consumer)
     if lock is not None and not lock.is_closing:
         subqueue.release(lock)

@@ -1,9 +1,8 @@
 """The locks of sessions: accepted, renewed, lost.
 
-Owns who may hold a session and until when. The lock is an umbrella over the session's messages
-(SES-8): when its time is up everything in flight ends as a delivery that counts (SES-13), and
-the session is free once that is durable. A receiver that leaves releases its session without
-counting; `subqueue` does that.
+Owns who may hold a session and until when. The lock covers the session's messages (SES-8): when it
+lapses every message in flight ends as a delivery that counts (SES-13), and the session is free once
+that is durable. A receiver that leaves releases its session without counting; `subqueue` does that.
 """
 
 from partibus.domain.errors import (
@@ -65,7 +64,7 @@ def _accept_certain(
     now_ms: int,
     out: Effects,
 ) -> None:
-    """A certain session: at once, or not at all (SES-3)."""
+    """A named session: at once, or not at all (SES-3)."""
     if state.suspended:
         out.outward.append(NotAccepted(command.consumer, StoreUnavailable()))
         return
@@ -85,8 +84,8 @@ def _accept_certain(
 def _take_over(
     state: State, subqueue: SessionSubQueue, command: AcceptSession, now_ms: int, out: Effects
 ) -> None:
-    """Put a receiver in the place of the one whose lock it shows; what that one has not settled
-    stays in flight, for the new holder to settle (SES-27)."""
+    """Replace the holder whose lock this receiver presents; messages that the old holder has not
+    settled stay in flight, for the new holder to settle (SES-27)."""
     sessions, consumer = subqueue.in_sessions, command.consumer
     lock = sessions.locks.get(command.takes_over)
     wanted = command.session_id
@@ -111,7 +110,7 @@ def _take_over(
 
 
 def find_oldest(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Since when the head of the session waits that would be given next (SES-20)."""
+    """Since when the head of the session that would be given next has waited (SES-20)."""
     assert isinstance(command, FindOldestSession)
     subqueue = state.main
     if not isinstance(subqueue, SessionSubQueue):
@@ -135,7 +134,7 @@ def renew_session(state: State, command: Command, now_ms: int, out: Effects) -> 
 
 
 def held_lock(state: State, session_id: str | None, number: int, now_ms: int) -> SessionLock | None:
-    """The lock that proves that its bearer holds the session (SES-12)."""
+    """The lock that proves that the caller holds the session (SES-12)."""
     return None if state.sessions is None else state.sessions.valid_lock(session_id, number, now_ms)
 
 
@@ -163,9 +162,10 @@ def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects
 def _lapse(
     state: State, subqueue: SessionSubQueue, lock: SessionLock, allowance: Allowance, out: Effects
 ) -> None:
-    """What was delivered and not settled counts as a delivery (SES-13).
+    """Messages that were delivered and not settled count as deliveries (SES-13).
 
-    The session is lost at once, and free when all of it has been counted."""
+    The session is lost at once, and free when all of them have been counted.
+    """
     if not lock.is_closing:
         lock.is_closing = lock.is_lapsed = True
         allowance.spend(1)
@@ -181,7 +181,7 @@ def _lapse(
 
 
 def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """The time of every lock is up now, of sessions and of messages alike."""
+    """Let every lock lapse now, of sessions and of messages alike."""
     allowance = Allowance()
     drop_message_locks(state, allowance, now_ms, out)
     if state.sessions is not None:

@@ -1,8 +1,8 @@
 """Which session a message belongs to: from sequence numbers to session numbers.
 
-Owns a dense map in chunks of 256 sequences, four bytes a message, since a session entity's
-messages all have a session and their numbers follow each other. A chunk goes when its last
-message has gone. Knows nothing of sessions but their numbers; `sessions` owns it.
+Owns a dense map in chunks of 256 sequences, four bytes a message, since a session entity's messages
+all have a session and their numbers are consecutive. A chunk is dropped with its last message.
+Knows nothing of sessions but their numbers; owned by `state`.
 """
 
 import struct
@@ -17,11 +17,11 @@ _PLACE: Final = CHUNK_SEQUENCES - 1
 _BASE: Final = struct.Struct("<Q")
 _CHUNK_BYTES: Final = 4 * CHUNK_SEQUENCES
 NOBODY: Final = 0
-"""In place of a session's number: the message is in none."""
+"""In place of a session's number: the message has no session."""
 
 
 class NumberChunk:
-    """The session numbers of CHUNK_SEQUENCES messages, and how many of them are there."""
+    """The session numbers of CHUNK_SEQUENCES messages, and how many of them are set."""
 
     __slots__ = ("live", "numbers")
 
@@ -39,7 +39,7 @@ class SessionNumbers:
         self._chunks: dict[int, NumberChunk] = {}
 
     def put(self, sequence: int, number: int) -> None:
-        """Note the session of a message that has none yet."""
+        """Set the session of a message that has none yet."""
         chunk = self._chunks.get(sequence >> CHUNK_BITS)
         if chunk is None:
             chunk = NumberChunk(array("I", bytes(_CHUNK_BYTES)), 0)
@@ -53,7 +53,7 @@ class SessionNumbers:
         return NOBODY if chunk is None else chunk.numbers[sequence & _PLACE]
 
     def drop(self, sequence: int) -> int:
-        """Forget a message; the session that it was in, or NOBODY."""
+        """Forget a message; returns the session it was in, or NOBODY."""
         chunk = self._chunks.get(sequence >> CHUNK_BITS)
         if chunk is None:
             return NOBODY
@@ -68,13 +68,14 @@ class SessionNumbers:
     # --- for snapshots --------------------------------------------------------------------
 
     def dump(self, parts: list[bytes]) -> None:
-        """The chunks as they lie in memory, each behind its place."""
+        """The chunks as they are in memory, each after its index."""
         for base, chunk in self._chunks.items():
             parts.append(_BASE.pack(base))
             parts.append(chunk.numbers.tobytes())
 
     def load(self, data: bytes, offset: int) -> list[int]:
-        """Fill an empty map from what `dump` wrote, to the end; the number of each message."""
+        """Fill an empty map from what `dump` wrote, up to the end; yields the number of each
+        message."""
         every: list[int] = []
         while offset < len(data):
             if len(data) - offset < _BASE.size + _CHUNK_BYTES:

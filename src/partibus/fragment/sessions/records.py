@@ -31,7 +31,7 @@ def encode_id(session_id: str) -> bytes:
 
 
 def decode_id(encoded: bytes) -> str:
-    """The session id again."""
+    """The session id from its bytes."""
     return encoded.decode("utf-8", "surrogatepass")
 
 
@@ -73,7 +73,7 @@ def replay_in_sessions(state: State, kind: int, meta: bytes, position: int, leng
         session_id = decode_id(meta[offset : offset + size])
         offset += size
         if count > len(state.main.ready) + len(state.scheduled) and count > 1:
-            raise StoreCorrupt(f"{count} messages are said to be in a session, which are not there")
+            raise StoreCorrupt(f"{count} messages of a session do not exist")
         for sequence in range(first, first + count):
             sessions.enter(sequence, session_id)
 
@@ -166,6 +166,6 @@ def _text(data: bytes, offset: int, size: int) -> str:
 
 
 def _drop_empty(every: list[Session], sessions: Sessions) -> None:
-    """A session that was only held when the snapshot was taken is no more."""
+    """Remove sessions that were only held when the snapshot was taken."""
     for session in every:
         sessions.drop_if_empty(session)

@@ -1,8 +1,8 @@
-"""What is stored for a session beside its messages, and the list of sessions.
+"""What is stored for a session besides its messages, and the list of sessions.
 
 Owns the state of sessions: opaque bytes, durable, kept in the store and not in memory, counted
-against the entity's size and there until they are cleared (SES-15 to SES-17). Owns their
-enumeration too (SES-18).
+against the entity's size and kept until they are cleared (SES-15 to SES-17). Owns their enumeration
+too (SES-18).
 """
 
 from partibus.domain.errors import BusError, SessionLockLost
@@ -34,7 +34,7 @@ def set_state(state: State, command: Command, now_ms: int, out: Effects) -> None
 
 
 def state_was_set(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The new state is durable; the old one is needed no more."""
+    """The new state is durable; the old one is no longer needed."""
     assert isinstance(change, SessionStateChange)
     assert state.sessions is not None
     command = change.command
@@ -50,7 +50,7 @@ def state_was_set(state: State, change: Change, now_ms: int, out: Effects) -> No
 
 
 def abort_state(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the old state stands."""
+    """The store failed: the old state stays."""
     assert isinstance(change, SessionStateChange)
     state.size_bytes -= len(change.command.state or b"")
     out.outward.append(Failed(change.command.port, error))
@@ -70,12 +70,12 @@ def get_state(state: State, command: Command, now_ms: int, out: Effects) -> None
 
 
 def _stored(session: Session) -> Held:
-    """Where the state lies in the store, in the form in which bodies are asked for."""
+    """Where the state is in the store, in the form in which bodies are read."""
     return Held(0, session.state_position, session.state_length, 0, 0, 0, None)
 
 
 def list_sessions(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """The ids of sessions, in the order in which they came to be."""
+    """The ids of sessions, in the order in which they were created."""
     assert isinstance(command, ListSessions)
     if state.sessions is None:
         out.outward.append(Failed(command.port, without_sessions(state)))

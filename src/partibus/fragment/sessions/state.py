@@ -1,10 +1,10 @@
 """The sessions of a fragment: who is in which, who holds which, and which may be given next.
 
-Owns an index over the messages of a session entity, which themselves stay in the tables of
-their subqueue: for each session the sequence numbers that wait, oldest first, and those that are
-deferred or scheduled. A session is there as long as it has messages, state or a holder (SES-2).
-Free sessions with waiting messages stand in a heap by their head, so that the one whose head
-waits longest is given next (SES-25). Plain data with no idea of durability or of time.
+Owns an index over the messages of a session entity, which themselves stay in the tables of their
+subqueue: for each session the sequence numbers that wait, oldest first, and those that are deferred
+or scheduled. A session exists as long as it has messages, state or a holder (SES-2). Free sessions
+with waiting messages are in a heap by their head, so that the one whose head has waited longest is
+given next (SES-25). Plain data with no idea of durability or of time.
 """
 
 from array import array
@@ -18,13 +18,13 @@ from partibus.fragment.message import Held
 from partibus.fragment.sessions.numbers import NOBODY, SessionNumbers
 
 NO_STATE: Final = -1
-"""In `state_length`: nothing is stored for the session (SES-16)."""
+"""In `state_length`: the session has no state (SES-16)."""
 _NUMBER_BITS: Final = 32
 _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 _STALE_OFFERS_MIN: Final = 1024
-"""Offers that were overtaken are left where they are until there are more than this."""
+"""Outdated offers stay in the heap until there are more than this."""
 _HEAD_MAX: Final = 64
-"""Places left free at the front before the rest moves up."""
+"""Free slots at the front before the rest is moved up."""
 
 
 class Session:
@@ -52,16 +52,16 @@ class Session:
         self._aside: array[int] | None = None
         self.lock: SessionLock | None = None
         self.message_count = 0
-        """Its messages in whatever state, those in flight too."""
+        """Its messages in any state, including those in flight."""
         self.standing = 0
-        """The head under which it stands among the offers; 0 when it does not."""
+        """The head under which it is in the heap of offers; 0 when it is not."""
         self.state_length = NO_STATE
         self.state_position = 0
         self.state_updated_ms = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing keeps it in being (SES-2)."""
+        """Whether it has no messages, no state and no holder (SES-2)."""
         return not self.message_count and self.lock is None and self.state_length == NO_STATE
 
     @property
@@ -76,14 +76,14 @@ class Session:
         return self._ready[self._head] if self._head < len(self._ready) else 0
 
     def add(self, sequence: int) -> None:
-        """A message waits, at its place in the order (SES-9)."""
+        """A message waits, in its place in the order (SES-9)."""
         ready = self._ready
         if self._head >= len(ready) or ready[-1] < sequence:
             ready.append(sequence)
             return
         at = bisect_left(ready, sequence, self._head)
         if at == self._head and at:
-            # What comes back to the front takes the place that was left there.
+            # A message that comes back to the front takes the slot that it left there.
             self._head = at - 1
             ready[at - 1] = sequence
         else:
@@ -102,7 +102,7 @@ class Session:
         return sequence
 
     def discard(self, sequence: int) -> None:
-        """A message waits no more; nothing when it did not."""
+        """A message no longer waits; ignored if it did not."""
         at = bisect_left(self._ready, sequence, self._head)
         if at < len(self._ready) and self._ready[at] == sequence:
             del self._ready[at]
@@ -158,22 +158,23 @@ class SessionLock:
         self.session = session
         self.consumer = consumer
         self.number = number
-        """Proves to the fragment that who speaks of the session holds it still."""
+        """Proves to the fragment that the caller still holds the session."""
         self.until_ms = until_ms
         self.in_flight: dict[int, Held] = {}
         """Delivered and not settled, by token."""
         self.returning: set[int] = set()
-        """Abandoned, but not durably: they must be next, so nothing is delivered before."""
+        """Abandoned, but not durably yet: they are next, so nothing else is delivered until
+        then."""
         self.is_closing = False
-        """The holder is gone; the session is free when nothing is in flight any more."""
+        """The holder has left; the session is free when nothing is in flight any more."""
         self.is_lapsed = False
-        """Its time was up: what was in flight counts as a delivery (SES-13)."""
+        """It lapsed: messages in flight count as deliveries (SES-13)."""
         self.successors: list[SessionConsumer] = []
-        """Receivers that asked for this very session while it was closing."""
+        """Receivers that asked for this session while it was closing."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the session is under way."""
+        """Whether nothing of the session is in flight."""
         return not self.in_flight and not self.consumer.consuming
 
 
@@ -205,12 +206,12 @@ class Sessions:
         self.acceptors: dict[SessionConsumer, None] = {}
         """Receivers that take any session, longest waiting first (SES-4)."""
         self.touched: dict[Session, None] = {}
-        """Held sessions that something happened to since they were last served."""
+        """Held sessions that have changed since they were last served."""
 
     # --- sessions and their messages ----------------------------------------------------------
 
     def get(self, session_id: str) -> Session:
-        """A session by its id; a new one when there is none (SES-3)."""
+        """A session by its id; created when there is none (SES-3)."""
         session = self.by_id.get(session_id)
         if session is None:
             if self._free_numbers:
@@ -231,12 +232,12 @@ class Sessions:
         return session
 
     def restored(self) -> None:
-        """All sessions of a snapshot are there: the numbers between them are free."""
+        """All sessions of a snapshot are loaded: the numbers between them are free."""
         numbers = range(1, len(self._by_number))
         self._free_numbers = [n for n in numbers if self._by_number[n] is None]
 
     def numbered(self, number: int) -> Session:
-        """A session by its number, which must be one of ours."""
+        """A session by its number, which must exist."""
         session = self._by_number[number]
         assert session is not None
         return session
@@ -263,7 +264,7 @@ class Sessions:
             self.numbers.put(new, number)
 
     def forget(self, sequences: Iterable[int]) -> None:
-        """Messages have left the sessions for good; strangers are passed over."""
+        """Messages have left their sessions for good; unknown ones are ignored."""
         for sequence in sequences:
             number = self.numbers.drop(sequence)
             if number != NOBODY:
@@ -272,7 +273,7 @@ class Sessions:
                 self.drop_if_empty(session)
 
     def drop_if_empty(self, session: Session) -> None:
-        """A session that nothing keeps in being is no more."""
+        """Remove a session with no messages, no state and no holder."""
         if session.is_empty and self.by_id.get(session.session_id) is session:
             del self.by_id[session.session_id]
             self._by_number[session.number] = None
@@ -285,7 +286,7 @@ class Sessions:
     # --- waiting messages -----------------------------------------------------------------
 
     def added(self, sequence: int) -> None:
-        """A message waits: its session is to be served, or may be offered."""
+        """A message waits: serve its session, or offer it."""
         session = self.of(sequence)
         session.add(sequence)
         if session.lock is None:
@@ -294,7 +295,7 @@ class Sessions:
             self.touched[session] = None
 
     def removed(self, sequence: int) -> None:
-        """A message waits no more."""
+        """A message no longer waits."""
         self.of(sequence).discard(sequence)
 
     def touch_held_by(self, consumer: Consumer) -> None:
@@ -304,7 +305,7 @@ class Sessions:
             self.touched[lock.session] = None
 
     def hold_back(self, messages: Iterable[Held]) -> None:
-        """Messages are on their way back; their sessions wait for them (SES-10)."""
+        """Messages are being returned; their sessions wait for them (SES-10)."""
         for held in messages:
             lock = self.of(held.sequence).lock
             if lock is not None:
@@ -323,7 +324,7 @@ class Sessions:
             self._drop_stale_offers()
 
     def oldest(self) -> Session | None:
-        """The free session whose head message waits longest (SES-25)."""
+        """The free session whose head message has waited longest (SES-25)."""
         offers = self._offers
         while offers:
             head = offers[0] >> _NUMBER_BITS
@@ -367,14 +368,14 @@ class Sessions:
     def hand_on(
         self, lock: SessionLock, consumer: SessionConsumer, number: int, until_ms: int
     ) -> None:
-        """Another receiver holds the session from now on, with what is in flight (SES-27)."""
+        """Another receiver holds the session from now on, with its messages in flight (SES-27)."""
         del self.locks[lock.number], self.lock_of[lock.consumer]
         lock.consumer, lock.number, lock.until_ms = consumer, number, until_ms
         self.locks[number] = self.lock_of[consumer] = lock
         self.touched[lock.session] = None
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: locks last as long as they would have."""
+        """The clock was set: the remaining time of locks stays the same."""
         for lock in self.locks.values():
             lock.until_ms += delta_ms
 
@@ -386,7 +387,7 @@ class Sessions:
         lock.session.lock = None
 
     def valid_lock(self, session_id: str | None, number: int, now_ms: int) -> SessionLock | None:
-        """The lock of this number, if it is on this session and its time is not up (SES-12)."""
+        """The lock with this number, if it is on this session and has not lapsed (SES-12)."""
         lock = self.locks.get(number)
         if lock is None or lock.is_closing or lock.until_ms <= now_ms:
             return None

@@ -1,8 +1,8 @@
 """The main subqueue of a fragment whose messages come in sessions.
 
 Owns the join of the subqueue's tables with the index of sessions: whatever puts a message into a
-table or takes it out, the index follows. A message in flight is locked by its session and has
-no lock of its own (SES-8). Who is served when is `dispatch`'s.
+table or takes it out, the index follows. A message in flight is locked by its session and has no
+lock of its own (SES-8). `dispatch` decides who is served when.
 """
 
 from partibus.fragment.commands import Consumer, SessionConsumer, SubQueueType
@@ -13,7 +13,8 @@ from partibus.fragment.sessions.state import Session, SessionLock, Sessions
 
 
 class SessionTable(MessageTable):
-    """Messages that their sessions know; the kinds differ in what a session notes of them."""
+    """A table whose messages are indexed by session; subclasses differ in how a session lists
+    them."""
 
     __slots__ = ("_sessions",)
 
@@ -52,7 +53,7 @@ class SessionTable(MessageTable):
         return held
 
     def _take_noted(self, sequence: int) -> Held | None:
-        """Take a message that its session has removed already."""
+        """Take a message that its session has already removed."""
         return super().take(sequence)
 
     def take_expired(self, now_ms: int, limit: int) -> list[Held]:
@@ -62,7 +63,7 @@ class SessionTable(MessageTable):
         return expired
 
     def adopt(self, table: MessageTable) -> None:
-        """Take over what a table without sessions holds; it is not to be used any more."""
+        """Take over the rows of a table without sessions, which must not be used any more."""
         self.take_over(table)
         for held in self.copies(0):
             self._added(held.sequence)
@@ -80,7 +81,7 @@ class ReadyTable(SessionTable):
         self._sessions.removed(sequence)
 
     def take_first(self, session: Session) -> Held:
-        """Take the first message that waits in a session; there must be one."""
+        """Take the first waiting message of a session; there must be one."""
         held = self._take_noted(session.pop())
         assert held is not None
         return held
@@ -111,7 +112,8 @@ class SessionSubQueue(SubQueue):
         self.ready = self.waiting_in_sessions
 
     def adopt(self, subqueue: SubQueue) -> None:
-        """Take over what a subqueue without sessions holds; it is not to be used any more."""
+        """Take over the contents of a subqueue without sessions, which must not be used any
+        more."""
         assert not subqueue.locks and not subqueue.leaving
         self.waiting_in_sessions.adopt(subqueue.ready)
         deferred = AsideTable(self.in_sessions)
@@ -125,7 +127,7 @@ class SessionSubQueue(SubQueue):
         self.in_sessions.touch_held_by(consumer)
 
     def forget(self, consumer: Consumer) -> None:
-        """The receiver has left: its session is released, and nothing is counted (SES-14)."""
+        """The receiver has left: its session is released without counting deliveries (SES-14)."""
         super().forget(consumer)
         if isinstance(consumer, SessionConsumer):
             self.in_sessions.acceptors.pop(consumer, None)
@@ -134,7 +136,7 @@ class SessionSubQueue(SubQueue):
             self.release(lock)
 
     def release(self, lock: SessionLock) -> None:
-        """End a session's lock; what is in flight waits again, as if never delivered."""
+        """End a session's lock; messages in flight wait again, as if never delivered."""
         lock.is_closing = True
         for held in [held for held in lock.in_flight.values() if not held.busy]:
             self.unlock(held)
@@ -159,7 +161,7 @@ class SessionSubQueue(SubQueue):
         super().unlock(held)
 
     def stay_locked(self, held: Held) -> None:
-        """A settlement failed: the message stays in flight, if somebody holds the session."""
+        """A settlement failed: the message stays in flight if the session is held."""
         super().stay_locked(held)
         lock = self.in_sessions.of(held.sequence).lock
         assert lock is not None
@@ -179,13 +181,13 @@ class SessionSubQueue(SubQueue):
         return held
 
     def renew(self, held: Held, until_ms: int) -> None:
-        """There is only the session's lock to extend (SES-8)."""
+        """Only the session's lock can be renewed (SES-8)."""
         lock = self.in_sessions.of(held.sequence).lock
         assert lock is not None
         self.in_sessions.renew(lock, until_ms)
 
     def lapsed(self, now_ms: int, limit: int) -> list[Held]:
-        """None by itself: messages lapse with their session."""
+        """Always empty: messages lapse with their session."""
         return []
 
     def next_lapse_ms(self) -> int | None:

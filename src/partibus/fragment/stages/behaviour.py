@@ -1,9 +1,9 @@
 """Stages: a pipeline writes a batch unseen, and publishes all of it at once and once.
 
 Owns what a writer may do with its stages, and when they are abandoned. Staged messages count for
-the size of the fragment and for nothing else. A publication is one record: the stages leave
-through the outbox, the batch is noted, and whatever else the writer had staged is void. While one
-publication or drop of a writer is under way, no other of it begins.
+the size of the fragment and for nothing else. A publication is one record: the stages leave through
+the outbox, the batch is remembered, and everything else that the writer has staged is void. A
+writer has one publication or drop at a time.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _BUSY: Final = "Another change of this writer's stages is under way; try again."
 
 @dataclass(eq=False)
 class StagesPublished(Effect):
-    """A batch is on its way, or was before."""
+    """A batch is being sent, now or by an earlier request."""
 
     port: PublishPort
     count: int
@@ -107,7 +107,7 @@ def _records(state: State, stage: Stage, command: StageMessages, now_ms: int) ->
 
 
 def _misfit(stage: Stage | None, command: StageMessages) -> BusError | None:
-    """Why a chunk does not belong to the stage that it names."""
+    """Why a chunk does not fit the stage that it names."""
     if command.chunk > (0 if stage is None else stage.next_chunk):
         return StageLost(
             f"Chunk {command.chunk} of the stage '{command.name}' cannot be added: the chunks "
@@ -165,7 +165,7 @@ def stage_arrived(state: State, change: Change, now_ms: int, out: Effects) -> No
 
 
 def abort_stage_arrival(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the stage is as it was, since all that came later failed too."""
+    """The store failed: the stage is as before, since everything that came later failed too."""
     assert isinstance(change, StageArrival)
     command, stage = change.command, change.stage
     if not change.is_repeated:
@@ -180,7 +180,7 @@ def abort_stage_arrival(state: State, change: Change, error: BusError, out: Effe
 
 
 def _forget_unknown(stages: Stages, name: str) -> None:
-    """A writer of whom nothing ever became durable."""
+    """Forget a writer of which nothing became durable."""
     writer = stages.writers.get(name)
     if writer is not None and not (writer.epoch or writer.stages or writer.busy):
         del stages.writers[name]
@@ -190,7 +190,7 @@ def _forget_unknown(stages: Stages, name: str) -> None:
 
 
 def publish_stages(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare the way of a batch, or of its void stages when it went before."""
+    """Prepare the departure of a batch, or drop its stages if it was published before."""
     assert isinstance(command, PublishStages)
     stages = _stages(state)
     writer = stages.writers.get(command.writer)
@@ -213,7 +213,7 @@ def publish_stages(state: State, command: Command, now_ms: int, out: Effects) ->
 
 
 def _missing(state: State, writer: Writer | None, command: PublishStages) -> BusError | None:
-    """Why the stages are not what the writer believes; None when they are."""
+    """Why the stages are not what the writer expects; None when they are."""
     names: set[str] = set()
     for name, count in command.stages:
         stage = None if writer is None else writer.stages.get(name)
@@ -253,7 +253,7 @@ def _publish(
 
 
 def stages_published(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The batch is on its way, whatever happens."""
+    """The batch will be sent, whatever happens."""
     assert isinstance(change, StagePublication)
     stages, command, writer = _stages(state), change.command, change.writer
     count = 0
@@ -272,7 +272,7 @@ def stages_published(state: State, change: Change, now_ms: int, out: Effects) ->
 
 
 def abort_publication(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the stages are as they were."""
+    """The store failed: the stages are as before."""
     assert isinstance(change, StagePublication)
     change.writer.busy = False
     for stage in [*change.published, *change.dropped]:
@@ -285,7 +285,7 @@ def abort_publication(state: State, change: Change, error: BusError, out: Effect
 
 
 def drop_stages(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare the end of what a writer has staged; what is not there has ended before."""
+    """Prepare to drop what a writer has staged; stages that do not exist count as dropped."""
     assert isinstance(command, DropStages)
     stages = _stages(state)
     writer = stages.writers.get(command.writer)
@@ -310,7 +310,7 @@ def drop_stages(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def _open_stages(writer: Writer, epoch: int) -> list[Stage]:
-    """Stages up to an epoch whose end is not on its way already."""
+    """Stages up to an epoch that are not already ending."""
     stages = writer.stages.values()
     return [stage for stage in stages if stage.epoch <= epoch and not stage.is_closing]
 
@@ -325,7 +325,7 @@ def _drop(
     writer.busy = True
     for stage in chosen:
         stage.is_closing = True
-    # A stage of which nothing is durable before this is gone by then, or was never there.
+    # A stage with nothing durable yet will be gone by then, or was never there.
     numbers = [stage.number for stage in chosen]
     record = dropped(state.fragment_id, writer.name, closed_epoch, forget, numbers)
     change = StageDrop([record], writer, chosen, closed_epoch)
@@ -334,7 +334,7 @@ def _drop(
 
 
 def drop_abandoned(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
-    """Stages that nobody has touched for long are given up, each as a whole."""
+    """Drop stages that have not been touched for long, each as a whole."""
     if state.stages is None:
         return
     stages: list[Stage] = []
@@ -369,7 +369,7 @@ def stages_dropped(state: State, change: Change, now_ms: int, out: Effects) -> N
 
 
 def abort_drop(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the stages are as they were."""
+    """The store failed: the stages are as before."""
     assert isinstance(change, StageDrop)
     if change.writer is not None:
         change.writer.busy = False
@@ -392,7 +392,7 @@ def _discard(state: State, chosen: list[Stage], out: Effects) -> None:
 
 
 def list_writers(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Who has staged and published what."""
+    """Which writers have staged and published what."""
     assert isinstance(command, ListWriters)
     writers = [] if state.stages is None else state.stages.summaries()
     out.outward.append(Answered(command.port.writers_listed, writers))
@@ -420,8 +420,8 @@ def _fence(
         return None
     latest = writer.epoch
     if is_end:
-        # A later one whose first chunk is on its way to the store may look at once what was
-        # published before it: nothing is published behind its back.
+        # A later epoch whose first chunk is not durable yet may already see what was published
+        # before it: nothing is published without its knowledge.
         latest = max([latest, *_epochs(writer)])
     if latest > epoch:
         return StageFenced(

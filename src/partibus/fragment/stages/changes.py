@@ -1,7 +1,7 @@
 """What is prepared about stages, until it is durable.
 
 Owns the changes that the commands about stages make: each has its records and what is needed to
-carry it out or to take it back. Made and finished by `staging` and `departures`.
+carry it out or to undo it. Made and finished by `behaviour` and `departures`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from partibus.fragment.stages.state import Stage, Writer
 
 @dataclass(eq=False)
 class StageArrival(Change):
-    """A chunk of a stage; without messages of its own when it is there already."""
+    """A chunk of a stage; without messages of its own when it already exists."""
 
     command: StageMessages
     stage: Stage
@@ -25,7 +25,7 @@ class StageArrival(Change):
 
 @dataclass(eq=False)
 class StagePublication(Change):
-    """Stages are on their way; the others of their writer are void."""
+    """Stages are being sent; the others of their writer are void."""
 
     command: PublishStages
     writer: Writer
@@ -39,18 +39,18 @@ class StageDrop(Change):
     """Stages are gone."""
 
     writer: Writer | None
-    """Whose they are; None where they are abandoned."""
+    """Their writer; None when they are abandoned."""
     stages: list[Stage]
     closed_epoch: int
     forget: bool = False
     port: AnswerPort | None = None
     publish_port: PublishPort | None = None
-    """Of a batch that had been published before."""
+    """Of a batch that was already published."""
 
 
 @dataclass(eq=False)
 class StageDeparture(Change):
-    """Messages of the published stage that is next enter the outbox."""
+    """Messages of the next published stage enter the outbox."""
 
     stage: Stage
     count: int

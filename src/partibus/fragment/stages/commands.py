@@ -1,10 +1,10 @@
 """What a fragment can be asked to do with stages, as data.
 
-A stage holds messages that are durable and that nobody sees: what one task of a pipeline has
-written of a batch. When the batch is done all of its stages are published by one change, once;
-a batch that is published again is not. `epoch` numbers the batches, and runs, of a writer in the
-order in which they began; one that a later one has followed is refused. A `series` is a counting
-of batches: a writer may have begun to count again.
+A stage holds messages that are durable and not visible: the part of a batch that one task of a
+pipeline has written. When the batch is done all of its stages are published by one change, once;
+publishing a batch again has no effect. `epoch` numbers the batches, and runs, of a writer in the
+order in which they began; one is refused once a later one has begun. A `series` is one numbering of
+batches: a writer may have started to count again.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class StageSummary:
     count: int
     byte_count: int
     touched_ms: int
-    """When something was last added."""
+    """When the last chunk was added."""
 
 
 @dataclass(eq=False)
@@ -38,12 +38,12 @@ class WriterSummary:
     name: str
     epoch: int
     series: str
-    """What it published last; empty when nothing was."""
+    """The last published batch; empty when there is none."""
     batch: int
     used_ms: int
     stages: list[StageSummary]
     leaving: int
-    """Messages that are published and not in the outbox yet."""
+    """Messages that are published but not in the outbox yet."""
 
 
 class PublishPort(Protocol):
@@ -68,10 +68,11 @@ class WritersPort(Protocol):
 
 @dataclass(eq=False)
 class StageMessages(Command):
-    """Add a chunk to a stage, which is made by its first.
+    """Add a chunk to a stage; the first one creates it.
 
-    Chunks are counted from 0. One that is there already is confirmed again and not added, so
-    that a writer without an answer may send it again."""
+    Chunks are counted from 0. One that already exists is confirmed again and not added, so that a
+    writer that got no answer may send it again.
+    """
 
     port: SendPort
     writer: str
@@ -86,10 +87,11 @@ class StageMessages(Command):
 
 @dataclass(eq=False)
 class PublishStages(Command):
-    """Send the messages of stages off, all of them or none; other stages of the writer are void.
+    """Publish the messages of stages, all or none; other stages of the writer become void.
 
     Each stage is named with the number of messages that it must have. A batch of the series at or
-    below the last one that was published is not published again: its stages are dropped."""
+    below the last one that was published is not published again: its stages are dropped.
+    """
 
     port: PublishPort
     writer: str
@@ -103,7 +105,8 @@ class PublishStages(Command):
 class DropStages(Command):
     """Forget what a writer has staged up to an epoch, or only the stages that are named.
 
-    Without an epoch an operator asks: whatever the writer is at, it is over."""
+    Without an epoch, for operators: whatever the writer is doing ends.
+    """
 
     port: AnswerPort
     writer: str
@@ -115,6 +118,6 @@ class DropStages(Command):
 
 @dataclass(eq=False)
 class ListWriters(Command):
-    """Tell who has staged and published what."""
+    """List the writers and what they have staged and published."""
 
     port: WritersPort

@@ -1,8 +1,8 @@
-"""Published stages on their way into the outbox, some messages at a time.
+"""Published stages enter the outbox, some messages at a time.
 
-Owns the pace: a batch of millions is published by one small record, and enters the outbox as its
-courier comes along, so that neither the turn nor the outbox grows with it. The order is that of
-publication, of the stages named by it, and of the messages in them. Called when something was
+Owns the pace: a batch of millions is published by one small record, and enters the outbox as fast
+as the courier empties it, so that neither the turn nor the outbox grows with it. The order is that
+of publication, of the stages named by it, and of the messages in them. Called when something was
 published, when parcels have left the outbox, when the courier asks (which it does after a restart),
 and when the store answers again.
 """
@@ -24,7 +24,7 @@ OUTBOX_MESSAGES_MAX: Final = 4000
 
 
 def depart_published(state: State, out: Effects) -> None:
-    """Prepare the way of the next messages into the outbox, unless enough are there."""
+    """Prepare the next messages for the outbox, unless it has enough."""
     stages = state.stages
     if stages is None or not stages.published or state.suspended:
         return

@@ -1,7 +1,7 @@
 """The durable facts about stages: records with their replay, and the section of a snapshot.
 
 Owns the encodings, and what a fact means for stages in recovery as in service. Records are made
-while a fragment serves; replay happens before it does.
+while a fragment serves; replay happens before that.
 """
 
 import struct
@@ -71,7 +71,7 @@ def published(
     leaving: list[int],
     dropped: list[int],
 ) -> Record:
-    """Stages are on their way, and others are void."""
+    """Stages are being sent, and others are void."""
     head = _PUBLISHED.pack(epoch, batch, now_ms, len(leaving))
     texts = pack_text(writer) + pack_text(series)
     return Record(fragment_id, STAGES_PUBLISHED, head + texts + pack_sequences(leaving + dropped))
@@ -119,7 +119,7 @@ def replay_stage(state: State, kind: int, meta: bytes, position: int, length: in
     else:
         number, first, count = _DEPARTED.unpack(meta)
         if not stages.published or stages.published[0].number != number:
-            raise StoreCorrupt(f"a record speaks of stage {number}, which was not to leave")
+            raise StoreCorrupt(f"a record names stage {number}, which was not published")
         depart(state, stages, first, count)
         state.outbox.next_number = first + count
 
@@ -127,7 +127,7 @@ def replay_stage(state: State, kind: int, meta: bytes, position: int, length: in
 def _stage(stages: Stages, number: int) -> Stage:
     stage = stages.by_number.get(number)
     if stage is None:
-        raise StoreCorrupt(f"a record speaks of stage {number}, which is not there")
+        raise StoreCorrupt(f"a record names stage {number}, which does not exist")
     return stage
 
 
@@ -163,20 +163,20 @@ def _replay_published(stages: Stages, meta: bytes) -> None:
 
 
 def touch(writer: Writer, stage: Stage, chunk: int, staged_ms: int) -> None:
-    """A chunk is there."""
+    """A chunk was added."""
     stage.chunk_count = chunk + 1
     stage.touched_ms = writer.used_ms = staged_ms
     writer.epoch = max(writer.epoch, stage.epoch)
 
 
 def close(writer: Writer, epoch: int) -> None:
-    """All that a writer wrote up to an epoch is over."""
+    """Everything that a writer wrote up to an epoch is over."""
     writer.epoch = max(writer.epoch, epoch)
     writer.closed_epoch = max(writer.closed_epoch, epoch)
 
 
 def depart(state: State, stages: Stages, first_number: int, count: int) -> list[Held]:
-    """Take messages of the stage that is next, and put them into the outbox."""
+    """Take messages of the next published stage and put them into the outbox."""
     stage = stages.published[0]
     leaving: list[Held] = []
     for number in range(first_number, first_number + count):

@@ -1,9 +1,9 @@
 """The stages of a fragment: what pipelines have written and not published, and who they are.
 
-Owns the data and its form in snapshots. Plain structures with no idea of durability: `staging`
-decides what may change and when. A stage that is published waits in the order of publication
-until all of its messages are in the outbox. A writer is remembered when it has no stages, for the
-batches that it has published must not be published again.
+Owns the data and its form in snapshots. Plain structures with no idea of durability: `behaviour`
+decides what may change and when. A stage that is published waits in the order of publication until
+all of its messages are in the outbox. A writer is remembered when it has no stages, because its
+published batches must not be published again.
 """
 
 import struct
@@ -16,9 +16,9 @@ from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.stages.commands import StageSummary, WriterSummary
 
 WRITERS_MAX: Final = 1000
-"""Writers that a fragment remembers; each costs little, but nobody needs more."""
+"""How many writers a fragment remembers; each costs little, but nobody needs more."""
 SERIES_MAX: Final = 1000
-"""Series of batches that are remembered of a writer; the one used longest ago goes first."""
+"""How many series are remembered per writer; the least recently used goes first."""
 STAGE_LIFE_MS: Final = 24 * 3600 * 1000
 """A stage to which nothing was added for this long is abandoned."""
 _SIZE: Final = struct.Struct("<H")
@@ -59,16 +59,16 @@ class Stage:
         self.chunk_count = 0
         """Chunks that are durable."""
         self.next_chunk = 0
-        """What `chunk_count` will be with those that are on their way to the store."""
+        """What `chunk_count` will be when the pending chunks are durable."""
         self.next_place = 1
         self.is_closing = False
-        """Its publication or its end is on its way to the store; nothing is added any more."""
+        """Its publication or end is being made durable; nothing can be added any more."""
         self.departing = 0
-        """Of a published stage: messages whose way into the outbox is not durable yet."""
+        """Of a published stage: messages whose entry into the outbox is not durable yet."""
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing of it is on its way to the store."""
+        """Whether no change of it is being made durable."""
         return not self.is_closing and self.next_chunk == self.chunk_count
 
     def summary(self) -> StageSummary:
@@ -79,25 +79,25 @@ class Stage:
 
 
 class Writer:
-    """Who stages and publishes."""
+    """A pipeline that stages and publishes."""
 
     __slots__ = ("batches", "busy", "closed_epoch", "epoch", "name", "stages", "used_ms")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.epoch = 0
-        """The latest that was heard of; earlier ones are refused."""
+        """The latest known epoch; earlier ones are refused."""
         self.closed_epoch = 0
-        """All up to this one is over: published or given up."""
+        """Everything up to this epoch is over: published or given up."""
         self.used_ms = 0
         self.batches: dict[str, int] = {}
         """The last batch of each series that was published, the latest at the end."""
         self.stages: dict[str, Stage] = {}
         self.busy = False
-        """A publication or a drop is on its way to the store; no other may begin."""
+        """A publication or a drop is being made durable; no other may begin."""
 
     def has_published(self, series: str, batch: int) -> bool:
-        """Whether a batch is on its way already."""
+        """Whether a batch was already published."""
         last = self.batches.get(series)
         return last is not None and batch <= last
 
@@ -122,14 +122,14 @@ class Stages:
         self.published: deque[Stage] = deque()
 
     def writer(self, name: str) -> Writer:
-        """A writer, made when there is none."""
+        """A writer; created when there is none."""
         writer = self.writers.get(name)
         if writer is None:
             writer = self.writers[name] = Writer(name)
         return writer
 
     def add(self, stage: Stage) -> None:
-        """Take a stage in."""
+        """Add a stage."""
         self.by_number[stage.number] = stage
         self.writer(stage.writer).stages[stage.name] = stage
         self.next_number = max(self.next_number, stage.number + 1)
@@ -155,7 +155,7 @@ class Stages:
         return None if first_ms is None else first_ms + STAGE_LIFE_MS
 
     def abandoned(self, now_ms: int) -> list[Stage]:
-        """Stages whose time is up and that nobody is changing at this moment."""
+        """Stages whose time is up and that are not being changed at the moment."""
         return [
             stage
             for stage in self.by_number.values()
@@ -163,7 +163,7 @@ class Stages:
         ]
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: stages are as old as they were."""
+        """The clock was set: stages keep their age."""
         for stage in self.by_number.values():
             stage.touched_ms += delta_ms
 
@@ -207,7 +207,7 @@ def pack_text(text: str) -> bytes:
 
 
 def unpack_text(data: bytes, offset: int) -> tuple[str, int]:
-    """The text at an offset, and the offset behind it."""
+    """The text at an offset, and the offset after it."""
     (size,) = _SIZE.unpack_from(data, offset)
     offset += _SIZE.size
     if offset + size > len(data):
@@ -223,7 +223,7 @@ def durable_stages(stages: Stages) -> list[tuple[Stage, bool]]:
 
 def dump_head(stages: Stages) -> bytes:
     """The writers, and how many stages follow."""
-    # Of a writer without an epoch nothing is durable yet.
+    # A writer without an epoch has nothing durable yet.
     writers = [writer for writer in stages.writers.values() if writer.epoch]
     parts = [_HEAD.pack(stages.next_number, len(writers), len(durable_stages(stages)))]
     for writer in writers:
@@ -259,7 +259,7 @@ def dump_stage(stage: Stage, is_published: bool) -> bytes:
 
 
 def load_stage(stages: Stages, data: bytes, offset: int) -> tuple[Stage, int]:
-    """The stage at an offset, without its messages, and the offset behind it."""
+    """The stage at an offset, without its messages, and the offset after it."""
     number, epoch, touched_ms, chunk_count, is_published = _STAGE.unpack_from(data, offset)
     writer, offset = unpack_text(data, offset + _STAGE.size)
     name, offset = unpack_text(data, offset)

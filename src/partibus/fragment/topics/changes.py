@@ -13,7 +13,7 @@ from partibus.store.record import Record
 
 
 class Copy:
-    """One message on its way into one subscription."""
+    """One message for one subscription."""
 
     __slots__ = ("expires_ms", "length", "overlay", "sequence", "session_id", "source")
 
@@ -27,7 +27,7 @@ class Copy:
         overlay: Overlay | None,
     ) -> None:
         self.source = source
-        """Where the body lies, once the entry is written; others may share it."""
+        """Where the body is, once the entry is written; others may share it."""
         self.length = length
         self.sequence = sequence
         self.expires_ms = expires_ms
@@ -72,12 +72,12 @@ class Publication(Change):
         self.next_sequence = next_sequence
         self.enqueued_ms = enqueued_ms
         self.command: Enqueue | None = None
-        """Who is to be answered."""
+        """The sender to be answered."""
         self.check: DuplicateCheck | None = None
         self.mark: Mark | None = None
         """What has been taken from the origin of forwarded messages."""
         self.published: list[Record] = []
-        """Records whose bodies lie in the log for the subscriptions."""
+        """Records whose bodies are in the log for the subscriptions."""
         self.scheduled: list[tuple[int, NewMessage, Record]] = []
         self.due: list[Held] = []
         """Scheduled messages that were published by this."""

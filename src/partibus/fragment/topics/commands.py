@@ -1,8 +1,8 @@
 """What a topic's fragment asks of itself: scheduled messages whose time has come.
 
-Owns these commands. Filters run when a message becomes active (SCH-10), so its body has to be
-read back first; the broker reads and submits what it found. None of them comes from a client
-or from another process.
+Owns these commands. Filters run when a message becomes active (SCH-10), so its body has to be read
+back first; the broker reads it and submits the result. None of them comes from a client or from
+another process.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from partibus.fragment.message import Held
 
 @dataclass(eq=False)
 class PublishDue(Command):
-    """Publish scheduled messages, whose bodies were read."""
+    """Publish scheduled messages whose bodies were read."""
 
     messages: list[Held]
     bodies: list[bytes]

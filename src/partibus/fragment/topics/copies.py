@@ -1,8 +1,8 @@
 """Arriving in a subscription: copies of a topic's messages wait to be received.
 
 Owns the subscription's part of a publication. From here on a copy is a message like any other:
-received, settled, deferred and expired by the subscription's own fragment. Its body may be
-shared with other subscriptions, so each copy holds on to it for itself.
+received, settled, deferred and expired by the subscription's own fragment. Its body may be shared
+with other subscriptions, so each copy holds its own reference to it.
 """
 
 from partibus.domain.errors import BusError
@@ -16,7 +16,7 @@ from partibus.fragment.topics.changes import Copies
 
 
 def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The publication is durable: let the copies be seen."""
+    """The publication is durable: make the copies visible."""
     assert isinstance(change, Copies)
     enqueued_ms = change.enqueued_ms
     push = state.main.ready.push
@@ -37,7 +37,7 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
         if state.sessions is not None:
             state.sessions.enter(copy.sequence, copy.session_id or "")
         push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, extra)
-    # A copy has the topic's number (SEQ-11), and cursors ask how far the numbers go.
+    # A copy has the topic's number (SEQ-11), and cursors need to know how far the numbers go.
     state.next_sequence = state.next_sequence_durable = next_sequence
     dispatch(state, state.main, now_ms, out)
     if has_dead_letters:

@@ -1,9 +1,9 @@
 """Scheduled messages of a topic, when their time has come.
 
-Owns the way from the table of scheduled messages to the subscriptions. Filters run only now
-(SCH-10), so the bodies are read back, a bounded number at a time; until the publication is
-durable the messages stay scheduled, and after a crash they are due again: each is published
-exactly once. What cannot be read is kept, never skipped in silence.
+Owns the move from the table of scheduled messages to the subscriptions. Filters run only now
+(SCH-10), so the bodies are read back, a bounded number at a time; until the publication is durable
+the messages stay scheduled, and after a crash they are due again: each is published exactly once.
+What cannot be read is kept, never skipped silently.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ def topic_tick(state: State, command: Command, now_ms: int, out: Effects) -> Non
 
 
 def _read_next(state: State, out: Effects) -> None:
-    """Read the bodies of those that are due, unless others are being read."""
+    """Read the bodies of due messages, unless others are being read."""
     topic = topic_of(state)
     if topic.reading or not topic.due:
         return
@@ -52,7 +52,7 @@ def _read_next(state: State, out: Effects) -> None:
 
 
 def publish_due(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Their bodies are here: ask who wants them, as if they were sent now (SCH-4)."""
+    """The bodies were read: select the subscriptions, as if the messages were sent now (SCH-4)."""
     assert isinstance(command, PublishDue)
     draft = Draft(state, len(command.messages), now_ms, is_due=True)
     sequence = draft.first_sequence
@@ -65,7 +65,7 @@ def publish_due(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def due_unread(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """A store that cannot read is asked again; a damaged message is set apart from the others."""
+    """A store that cannot read is asked again; a damaged message is separated from the others."""
     assert isinstance(command, DueUnread)
     topic = topic_of(state)
     topic.reading -= 1
@@ -76,7 +76,7 @@ def due_unread(state: State, command: Command, now_ms: int, out: Effects) -> Non
         for held in command.messages:
             out.outward.append(Due(state.fragment_id, [held]))
     else:
-        # It stays among those that leave: seen by peek, kept over a restart.
+        # It stays among the leaving messages: visible to peek, kept across a restart.
         _read_next(state, out)
 
 

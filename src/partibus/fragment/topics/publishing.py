@@ -1,11 +1,11 @@
 """Publishing: a topic numbers its messages and gives them to its subscriptions.
 
-Owns the way of a message from the topic into the subscriptions that want it: duplicates are
-sifted and the size is weighed at the topic (ENT-5, DUP-7), the selector says who gets what,
-and all of it becomes durable in one entry of the store. A body is written once, however many
-subscriptions share it; what a rule's action has changed is written by itself. A message that
-nobody wants is dropped, or refused where the topic asks for that (ENT-4). Scheduled messages
-wait at the topic; `due` publishes them when their time comes.
+Owns how a message gets from the topic to the subscriptions that select it: duplicates and the size
+are checked at the topic (ENT-5, DUP-7), the selector says who gets what, and all of it becomes
+durable in one entry of the store. A body is written once, however many subscriptions share it; what
+a rule's action has changed is written separately. A message that no subscription selects is
+dropped, or refused where the topic is configured so (ENT-4). Scheduled messages wait at the topic;
+`due` publishes them when their time comes.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ NO_SESSION: Final = Overlay(
 
 
 class Draft:
-    """One publication in the making; nothing is changed until it is `finished`."""
+    """One publication being built; nothing is changed until `finish`."""
 
     __slots__ = (
         "_copies",
@@ -79,10 +79,10 @@ class Draft:
         self.records: list[Record] = []
         self.published: list[Record] = []
         self.byte_count = 0
-        """What all copies take."""
+        """The fields that all copies share."""
         self.failure_count = 0
         self.has_own_records = False
-        """Whether a number was given to a copy that the topic's own records do not show."""
+        """Whether a copy has a number that the topic's own records do not contain."""
         self.is_wanted = True
         """Whether every message found a subscription."""
 
@@ -148,14 +148,14 @@ class Draft:
         return holders
 
     def _write_apart(self, selection: Selection, sequence: int, body: bytes, ttl_ms: int) -> None:
-        """Copies with bodies of their own; the second and later ones of a subscription take
-        further numbers (SEQ-11)."""
+        """Copies with bodies of their own; the second and later ones of a subscription take further
+        numbers (SEQ-11)."""
         if not selection.rewritten and not selection.failed:
             return
         given = set(selection.shared)
         for failure in selection.failed:
             if failure.key in given:
-                # Its place is taken by a copy in the main subqueue.
+                # A copy in the main subqueue takes its place.
                 message = NewMessage(body, ttl_ms)
                 self._add_apart(failure.key, sequence, True, message, failure.overlay)
         given.update([failure.key for failure in selection.failed])
@@ -198,7 +198,7 @@ class Draft:
         self.byte_count += copy.length
 
     def finish(self, out: Effects) -> Publication:
-        """Take the numbers and the room; the caller adds who is to be answered."""
+        """Take the numbers and the space; the caller adds who is to be answered."""
         state = self._state
         self.records += self._extra_records
         if self.has_own_records:
@@ -216,7 +216,7 @@ class Draft:
 
 
 def capped(ttl_ms: int, most_ms: int) -> int:
-    """A time to live under a ceiling, which also applies where there is none (TTL-2)."""
+    """A time to live, limited to a maximum that also applies when there is none (TTL-2)."""
     if most_ms and (ttl_ms < 0 or ttl_ms > most_ms):
         return most_ms
     return ttl_ms
@@ -230,7 +230,7 @@ def _hold(holders: Holders, subscription: State, expires_ms: int) -> None:
 
 
 def _complete(subscription: State, copies: Copies) -> None:
-    """Order the copies by number, and write down what the others' records do not tell."""
+    """Order the copies by number, and record what the other records do not contain."""
     copies.copies.sort(key=lambda copy: copy.sequence)
     members: list[tuple[int, str]] = []
     for copy in copies.copies:
@@ -247,7 +247,7 @@ def _complete(subscription: State, copies: Copies) -> None:
 
 
 def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Number the messages, ask who wants them, and prepare it all."""
+    """Number the messages, select their subscriptions, and prepare the change."""
     assert isinstance(command, Enqueue)
     topic = topic_of(state)
     check: DuplicateCheck | None = None
@@ -282,7 +282,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
         out.outward.append(Refused(command.port, command.requests, error))
         return
     if not draft.records and check is None and origin is None:
-        # Nobody wants any of them: there is nothing to wait for (ENT-4).
+        # No subscription selects any of them: there is nothing to wait for (ENT-4).
         out.outward.append(Confirmed(command.port, command.requests, draft.first_sequence))
         return
     if check is not None and check.identities:
@@ -318,7 +318,7 @@ def _refusal(
 
 
 def topic_of(state: State) -> Topic:
-    """The topic whose fragment this is."""
+    """The topic of this fragment."""
     assert state.topic is not None
     return state.topic
 
@@ -336,7 +336,7 @@ def published(state: State, change: Change, now_ms: int, out: Effects) -> None:
         due_ms = message.scheduled_ms
         state.scheduled.push(sequence, record.position, length, change.enqueued_ms, due_ms, ttl)
     for record in change.published:
-        # The subscriptions hold on to it now, each for itself.
+        # The subscriptions now hold their own references to it.
         out.released.append(Held(0, record.position, len(record.body), 0, 0, 0, None))
     for held in change.due:
         del state.departing[held.sequence]
@@ -356,7 +356,7 @@ def published(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_publication(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the numbers are free again, since all that came later failed too."""
+    """The store failed: the numbers are free again, since everything that came later failed too."""
     assert isinstance(change, Publication)
     take_numbers_back(state, change.first_sequence)
     state.size_bytes -= sum([len(record.body) for _, _, record in change.scheduled])

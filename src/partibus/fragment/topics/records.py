@@ -1,9 +1,9 @@
 """The durable facts of a topic: who has a message, as bytes, and their replay.
 
-Owns the encoding of the records with which a topic's fragment speaks of its subscriptions. A
-message is in the log once, and its record lists the fragments that have it, in runs of equal
-expiry. Replay puts it into each of them; one that belongs to a subscription that was deleted
-since is rebuilt like any other and then asked for by nobody.
+Owns the encoding of the records in which a topic's fragment refers to its subscriptions. A message
+is in the log once, and its record lists the fragments that have it, in runs of equal expiry. Replay
+puts it into each of them; that of a subscription deleted since is rebuilt like any other and then
+not used.
 """
 
 import struct
@@ -43,14 +43,14 @@ def pack_due(old_sequence: int, sequence: int, enqueued_ms: int, holders: Holder
 
 
 def numbered(fragment_id: int, next_sequence: int) -> Record:
-    """The record that all numbers before one are taken."""
+    """The record that all numbers before one are used."""
     return Record(fragment_id, NUMBERED, _NUMBER.pack(next_sequence))
 
 
 def replay_topic(
     states: dict[int, State], topic: State, kind: int, meta: bytes, position: int, length: int
 ) -> None:
-    """Apply one record of a topic's fragment to all whom it concerns."""
+    """Apply one record of a topic's fragment to all fragments that it concerns."""
     if kind == NUMBERED:
         (topic.next_sequence,) = _NUMBER.unpack(meta)
         return

@@ -1,9 +1,8 @@
 """Which subscriptions get a message: the question that a topic's fragment asks.
 
-Owns the shape of the question and of its answer. The rules, and the reading of a message's
-properties, live above the fragment layer: the node gives a topic its `Selector`, and
-replaces what that answers with when rules change. A selector is pure: asked twice, it may be
-answered twice, and nothing is changed by asking.
+Owns the interface of that question and its answer. The rules, and the reading of a message's
+properties, live above the fragment layer: the node gives a topic its `Selector`, and replaces its
+rules when they change. A selector is pure: asking twice changes nothing.
 """
 
 from collections.abc import Sequence
@@ -35,24 +34,25 @@ class Selection:
         failure_count: int = 0,
     ) -> None:
         self.shared = shared
-        """Those that get the message as it came, once each (FLT-3)."""
+        """Those that get the message unchanged, once each (FLT-3)."""
         self.rewritten = rewritten
         """Copies that a rule's action has changed, one for each such rule (FLT-4)."""
         self.failed = failed
-        """Those among whose dead letters the message goes."""
+        """Those that get the message as a dead letter."""
         self.failure_count = failure_count
         """Everything that could not be evaluated, dead-lettered or not."""
 
 
 NOBODY = Selection(())
-"""A message that no subscription wants."""
+"""The result for a message that no subscription selects."""
 
 
 class Selector(Protocol):
     """The rules of a topic's subscriptions, as of now."""
 
     def select(self, body: bytes, index: int, sequence: int, enqueued_ms: int) -> Selection:
-        """Who gets a stored message that has this number in the topic's fragment `index`."""
+        """The subscriptions for a stored message with this number in the topic's fragment
+        `index`."""
         ...
 
     def session_of(self, body: bytes) -> str | None:

@@ -1,9 +1,9 @@
-"""What a fragment of a topic knows beside its own state: the subscriptions that it fills.
+"""What a topic's fragment has besides its own state: the subscriptions that it fills.
 
-Owns the join of a topic's fragment with the fragments of its subscriptions that have the same
-index and live in the same store, and the weighing of all of them together: what lies in a
-subscription counts against the topic's size (ENT-5). Decides nothing about messages; made and
-kept up to date by the node, used by `publishing`.
+Owns the join of a topic's fragment with the fragments of its subscriptions that have the same index
+and live in the same store, and their total size: messages of a subscription count against the
+topic's size (ENT-5). Decides nothing about messages; made and kept up to date by the node, used by
+`publishing`.
 """
 
 from collections import deque
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from partibus.fragment.state import State
 
 WEIGH_INTERVAL_MS: Final = 1000
-"""Between two weighings only what is published is added up: no more than one sum over all
-subscriptions a second, unless the topic is nearly full."""
+"""In between only what is published is added: at most one sum over all subscriptions a second,
+unless the topic is nearly full."""
 
 
 class Topic:
@@ -41,9 +41,9 @@ class Topic:
         self.subscriptions: dict[int, State] = {}
         """The states of the subscriptions' fragments, by the keys of the selector."""
         self.due: deque[Held] = deque()
-        """Scheduled messages whose time has come and whose bodies are not read yet."""
+        """Scheduled messages that are due and whose bodies are not read yet."""
         self.reading = 0
-        """Readings of such bodies that are under way, until the messages are published."""
+        """Pending reads of such bodies, until the messages are published."""
         self.filter_errors = 0
         """Filters and actions that failed since the start of the process (FLT-9)."""
         self._weighed_bytes = 0
@@ -55,7 +55,7 @@ class Topic:
         return state.size_bytes + copies
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set: the sum is as old as it was."""
+        """The clock was set: the sum keeps its age."""
         self._weighed_ms += delta_ms
 
     def has_room(self, state: "State", byte_count: int, now_ms: int) -> bool:

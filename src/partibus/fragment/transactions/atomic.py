@@ -1,9 +1,9 @@
 """A transaction over fragments of one store: all of it in one entry, or nothing.
 
-Owns the order of its parts and their taking back. Each part is prepared by its fragment as if
-it stood alone; when one is refused, those before it are aborted in reverse order within the
-same step, so that nobody ever sees a part of it. The broker calls it in its turn; what
-becomes durable, and when, is the broker's as for any change.
+Owns the order of its parts and how they are undone. Each part is prepared by its fragment as if it
+were alone; when one is refused, those before it are aborted in reverse order within the same step,
+so that no part of it is ever visible. Called by the broker in its turn, which makes it durable like
+any change.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def transact(
             _take_back(prepared, error)
             out.outward.append(Failed(command.port, error))
             return []
-    # What nobody wants leaves nothing to write, but the end is answered all the same (ENT-4).
+    # If nothing was selected there is nothing to write, but the end is still answered (ENT-4).
     prepared.append((machines[command.work[0][0]], Discharge(command.port, len(command.work))))
     return prepared
 
@@ -52,7 +52,7 @@ def _prepare(machine: Machine, part: Command, now_ms: int, step: Effects) -> Non
 
 
 def _failure(machine: Machine, part: Command, step: Effects) -> BusError | None:
-    """The refusal that a part's own port would have received; the first counts."""
+    """The refusal that a part's own port would have received; the first one counts."""
     lost = False
     for effect in step.outward:
         if isinstance(effect, Refused | Failed):
@@ -71,6 +71,7 @@ def _failure(machine: Machine, part: Command, step: Effects) -> BusError | None:
 
 
 def _take_back(prepared: list[tuple[Machine, Change]], error: BusError) -> None:
-    """The newest first: each finds the state that it left. Their own answers are not sent."""
+    """Undo the newest first, so that each finds the state it left. Their own answers are not
+    sent."""
     for machine, change in reversed(prepared):
         machine.abort(change, error, Effects())

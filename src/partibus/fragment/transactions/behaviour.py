@@ -1,8 +1,8 @@
-"""What transactions need of a single fragment, beside its ordinary commands.
+"""What transactions need of a single fragment, besides its ordinary commands.
 
-Owns the look at locks before they are settled in a transaction, the release of messages at
-its end and not before, and the answer that waits for all of its parts. `transacting` puts a
-transaction together; the machine calls what is here.
+Owns the check of locks before they are settled in a transaction, the release of messages at its end
+and not before, and the answer that waits for all of its parts. `atomic` puts a transaction
+together; called by the machine.
 """
 
 from partibus.domain.errors import BusError, MessageLockLost, SessionLockLost
@@ -19,7 +19,7 @@ from partibus.fragment.transactions.commands import CheckLocks
 
 
 class Releasing(Change):
-    """Messages wait again at the end of a transaction, uncounted; there is no record of it."""
+    """Messages wait again at the end of a transaction, uncounted; it has no record."""
 
     __slots__ = ("messages", "subqueue")
 
@@ -30,7 +30,7 @@ class Releasing(Change):
 
 
 class Discharge(Change):
-    """No change of its own: the answer to a transaction, behind all of its parts."""
+    """No change of its own: the answer to a transaction, after all of its parts."""
 
     __slots__ = ("count", "port")
 
@@ -46,7 +46,7 @@ def lock_lost(subqueue: SubQueue) -> BusError:
 
 
 def check_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Whether all locks are held and the settlement is one that the subqueue allows."""
+    """Whether all locks are held and the subqueue allows this settlement."""
     assert isinstance(command, CheckLocks)
     subqueue = state.subqueues[command.subqueue]
     error = refusal_of(subqueue, command.outcome)
@@ -61,7 +61,7 @@ def check_locks(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def release_at_end(state: State, command: Settle, now_ms: int, out: Effects) -> None:
-    """Prepare a release: outside of a transaction one happens at once and needs no store."""
+    """Prepare a release: outside of a transaction it happens at once and needs no store."""
     subqueue = state.subqueues[command.subqueue]
     held: list[Held] = []
     lost: list[int] = []
@@ -102,6 +102,6 @@ def discharged(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def abort_discharge(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """All of a transaction was taken back."""
+    """All of a transaction was undone."""
     assert isinstance(change, Discharge)
     out.outward.append(Failed(change.port, error))

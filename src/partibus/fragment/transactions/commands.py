@@ -1,8 +1,8 @@
 """What a transaction asks of fragments.
 
-Owns the commands of transactions: one that carries out the whole work of one as a single
-store entry, and those that look or set aside beforehand and change nothing durable. Made by
-the gateway; the first is the broker's to carry out, the others are a fragment's.
+Owns the commands of transactions: one that carries out a whole transaction as a single store entry,
+and those that check or reserve beforehand and change nothing durable. Made by the gateway; the
+broker carries out the first, a fragment the others.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from partibus.fragment.ports import AnswerPort, SendPort
 
 
 class NumbersPort(Protocol):
-    """Where numbers go that were set aside."""
+    """Where reserved numbers go."""
 
     def reserved(self, first_sequence: int, incarnation: int) -> None:
         """The first of them, and the incarnation of the fragment's process that reserved them."""
         ...
 
     def failed(self, error: BusError) -> None:
-        """There are none."""
+        """No numbers were reserved."""
         ...
 
 
@@ -35,16 +35,16 @@ class SilentPort:
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        """Messages are durable, with all else."""
+        """Messages are durable, with everything else."""
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         """Messages were not stored; the transaction failed."""
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        """A settlement ended, with all else."""
+        """A settlement ended, with everything else."""
 
     def done(self, count: int) -> None:
-        """A part is durable, with all else."""
+        """A part is durable, with everything else."""
 
     def failed(self, error: BusError) -> None:
         """Nothing was changed; the transaction failed."""
@@ -55,10 +55,11 @@ SILENT: Final = SilentPort()
 
 @dataclass(eq=False)
 class Transact(Command):
-    """Carry out all of this, in order and in one store entry, or nothing of it (TXN-2).
+    """Carry out all parts, in order and in one store entry, or none (TXN-2).
 
     Each part names its fragment, which must be in the store of the fragment that this is
-    submitted to. The parts are ordinary commands whose port is `SILENT`."""
+    submitted to. The parts are ordinary commands whose port is `SILENT`.
+    """
 
     port: AnswerPort
     work: list[tuple[int, Command]]
@@ -68,7 +69,7 @@ class Transact(Command):
 
 @dataclass(eq=False)
 class CheckLocks(Command):
-    """Tell whether all these locks are held and may be settled so; nothing is changed."""
+    """Check that all these locks are held and allow this settlement; nothing is changed."""
 
     port: AnswerPort
     subqueue: SubQueueType
@@ -78,10 +79,11 @@ class CheckLocks(Command):
 
 @dataclass(eq=False)
 class ReserveNumbers(Command):
-    """Set sequence numbers aside for messages that are to come.
+    """Reserve sequence numbers for later messages.
 
     What is scheduled in a transaction has its number before the transaction ends (SCH-7).
-    Numbers of a transaction that fails are never used."""
+    Numbers of a transaction that fails are never used.
+    """
 
     port: NumbersPort
     count: int
@@ -89,11 +91,11 @@ class ReserveNumbers(Command):
 
 @dataclass(eq=False)
 class EnqueueNumbered(Command):
-    """Store messages that wait for their time under numbers that were set aside for them."""
+    """Store scheduled messages under numbers that were reserved for them."""
 
     port: SendPort
     messages: list[NewMessage]
     byte_count: int
     first_sequence: int
     incarnation: int
-    """The incarnation of the fragment's process in which the numbers were set aside."""
+    """The incarnation of the fragment's process that reserved the numbers."""

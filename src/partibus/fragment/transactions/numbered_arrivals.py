@@ -1,9 +1,8 @@
-"""Messages that are scheduled in a transaction, under numbers they had before its end.
+"""Messages that are scheduled in a transaction, under numbers reserved before its end.
 
-Owns the numbers that are set aside for them and their arrival (SCH-7). A number set aside is
-given to nobody else while this process lives; what was set aside in an earlier incarnation of it is
-void, since others may have that number now. Called by the machine; `scheduling` has them once
-they are there.
+Owns the reserved numbers and the arrival of their messages (SCH-7). A reserved number is not used
+otherwise while this process lives; one from an earlier incarnation is void, since another message
+may have it now. Called by the machine; afterwards they belong to `scheduling`.
 """
 
 from dataclasses import dataclass
@@ -29,12 +28,12 @@ from partibus.fragment.transactions.commands import EnqueueNumbered, NumbersPort
 from partibus.store.record import Record
 
 INCARNATION_BITS: Final = 32
-"""Of a lock's number, below those that differ between incarnations of a worker."""
+"""Bits of a lock's number below those that differ between incarnations of a worker."""
 
 
 @dataclass(eq=False)
 class Reserved(Effect):
-    """Numbers were set aside."""
+    """Numbers were reserved."""
 
     port: NumbersPort
     first_sequence: int
@@ -52,19 +51,18 @@ class NumberedArrival(Change):
     messages: list[NewMessage]
     """Those that are not duplicates."""
     held: list[Held]
-    """The same, as they will be known; what they take in the store comes first in
-    `records`, in their order."""
+    """The same as they will be kept; their records come first in `records`, in their order."""
     byte_count: int
     check: DuplicateCheck | None
 
 
 def incarnation_of(state: State) -> int:
-    """The incarnation of the process that runs the fragment: its locks are numbered from there."""
+    """The incarnation of the process that runs the fragment, taken from its lock numbers."""
     return state.next_token >> INCARNATION_BITS
 
 
 def reserve_numbers(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Give the next numbers away; they are not used by what arrives meanwhile."""
+    """Reserve the next numbers; other arrivals do not get them."""
     assert isinstance(command, ReserveNumbers)
     first = state.next_sequence
     state.next_sequence = state.reserved_until = first + command.count
@@ -72,7 +70,7 @@ def reserve_numbers(state: State, command: Command, now_ms: int, out: Effects) -
 
 
 def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare the records of messages that have their numbers."""
+    """Prepare the records of messages with reserved numbers."""
     assert isinstance(command, EnqueueNumbered)
     if command.incarnation != incarnation_of(state):
         error = TransactionRolledBack(
@@ -102,7 +100,8 @@ def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) 
 def _sifted(
     state: State, command: EnqueueNumbered, now_ms: int
 ) -> tuple[list[NewMessage], list[int], int, DuplicateCheck | None]:
-    """What is not a duplicate, with its numbers and its bytes; a duplicate's number stays free."""
+    """The messages that are not duplicates, with numbers and bytes; a duplicate's number stays
+    unused."""
     first, count = command.first_sequence, len(command.messages)
     if not state.spec.duplicate_window_ms:
         return command.messages, list(range(first, first + count)), command.byte_count, None
@@ -114,7 +113,7 @@ def _sifted(
 
 
 def _held(message: NewMessage, number: int, now_ms: int) -> Held:
-    """A time that is past, or none, means the next moment: activation follows by itself."""
+    """A past due time, or none, means the next moment: activation follows by itself."""
     due_ms = message.scheduled_ms or now_ms
     ttl = ttl_word(message.ttl_ms)
     return Held(number, 0, len(message.body), now_ms, due_ms, ttl, None)
@@ -146,7 +145,7 @@ def numbered_arrived(state: State, change: Change, now_ms: int, out: Effects) ->
 
 
 def insert_numbered(state: State, held: Held) -> None:
-    """Put a scheduled message at the place of its number, behind which others may stand."""
+    """Insert a scheduled message at its number; later ones may already be there."""
     state.scheduled.insert(held)
     if held.sequence >= state.next_sequence_durable:
         state.next_sequence_durable = held.sequence + 1

@@ -1,1 +1,1 @@
-"""What a broker does beside commands: timers, recovery, removal, space, damage."""
+"""What a broker does besides commands: timers, recovery, removal, space, damage."""

@@ -1,8 +1,8 @@
 """Alarms: when the machines of a broker are ticked, and how much one turn does of it.
 
-Owns the one timer that stands for all machines, and the line of those that have more to do than
-a turn has room for: one of them is ticked at a time, after whatever has arrived meanwhile, so
-that no other fragment waits for the end of it. Never looks at a store. Called by the broker.
+Owns the one timer for all machines, and the line of those that have more to do than fits into a
+turn: one of them is ticked at a time, after the commands that have arrived meanwhile, so that no
+other fragment has to wait for it. Must never look at a store. Called by the broker.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partibus.fragment.broker import Scheduler, Timer
 
 TICK_INTERVAL_MS_MIN: Final = 20
-"""Timers closer together than this are served together."""
+"""Timers closer together than this fire together."""
 
 
 class Alarms:
@@ -39,7 +39,7 @@ class Alarms:
         self._alarms: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
         self._behind: dict[int, None] = {}
-        """Fragments that have more to do than a turn has room for, longest waiting first."""
+        """Fragments with more to do than fits into a turn, longest waiting first."""
         self._is_catching_up = False
 
     def allowance(self) -> Allowance:
@@ -47,7 +47,7 @@ class Alarms:
         return Allowance(self._slice)
 
     def set(self, machine: Machine) -> None:
-        """Note when a machine wants to be woken; an earlier alarm that stands is enough."""
+        """Set when a machine needs a tick; an earlier alarm is kept."""
         deadline_ms = None if machine.is_gone else machine.deadline_ms()
         if deadline_ms is None:
             return
@@ -65,7 +65,7 @@ class Alarms:
             self._set_timer()
 
     def drop(self, fragment_id: int) -> None:
-        """The fragment is no more."""
+        """The fragment is deleted."""
         self._alarms.pop(fragment_id, None)
         self._behind.pop(fragment_id, None)
 
@@ -76,7 +76,7 @@ class Alarms:
         self._set_timer()
 
     def stop(self) -> None:
-        """Wake nobody any more."""
+        """Stop all alarms."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -90,7 +90,7 @@ class Alarms:
             self._timer = self._scheduler.call_later_ms(delay_ms, self._wake)
 
     def _wake(self) -> None:
-        """Tick every machine whose time has come; all of them share one allowance."""
+        """Tick every machine that is due; all of them share one allowance."""
         self._timer = None
         now_ms = self._clock.now_ms()
         allowance = self.allowance()
@@ -108,7 +108,8 @@ class Alarms:
             self._scheduler.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        """Tick one machine that is behind: the others, and what has arrived, have their turns."""
+        """Tick one machine that is behind; the others, and new commands, get their turns in
+        between."""
         self._is_catching_up = False
         if self._behind:
             fragment_id = next(iter(self._behind))

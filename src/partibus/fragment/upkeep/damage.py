@@ -1,7 +1,7 @@
 """Which stored messages are known to be damaged.
 
-Owns their places, so that health counts each of them once however often it is met. It reads
-nothing itself: the broker reports every failed read to it.
+Owns their positions, so that health counts each of them once however often it is read. It must
+never read the store; the broker reports every failed read to it.
 """
 
 from typing import Final
@@ -10,11 +10,11 @@ from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.message import Held
 
 PLACES_MAX: Final = 10_000
-"""More than that and the count is of no use; a number is all that is kept of each."""
+"""Beyond this the count is of no use; only a number is kept of each."""
 
 
 class Damage:
-    """The places of one store where messages failed their checksum."""
+    """The positions in one store where messages failed their checksum."""
 
     __slots__ = ("_positions",)
 
@@ -23,11 +23,12 @@ class Damage:
 
     @property
     def count(self) -> int:
-        """How many messages were found damaged since the start."""
+        """How many damaged messages were found since the start."""
         return len(self._positions)
 
     def note(self, messages: list[Held], error: BusError) -> bool:
-        """A read failed: whether by damage. Of several messages nobody knows yet which it is."""
+        """A read failed; returns whether by damage. Among several messages the damaged one is
+        unknown."""
         is_damage = isinstance(error, StoreCorrupt)
         if is_damage and len(messages) == 1 and len(self._positions) < PLACES_MAX:
             self._positions.add(messages[0].position)

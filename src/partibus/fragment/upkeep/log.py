@@ -1,8 +1,8 @@
-"""Upkeep of a broker's log: when it is checkpointed, and when its dead space is given back.
+"""Upkeep of a broker's log: when it is checkpointed, and when its dead space is freed.
 
 Owns the thresholds and the order of things: what is dead before the last checkpoint goes first;
-when that is not enough, a checkpoint makes more of the log superfluous. Reads no state and no
-file itself: the broker hands out snapshots, the store does the work. Called by the broker.
+when that is not enough, a checkpoint makes more of the log removable. Must never read state or
+files: the broker provides snapshots, the store does the work. Called by the broker.
 """
 
 import logging
@@ -15,16 +15,16 @@ from partibus.store.interface import Done, Store
 _log: Final = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES_MIN: Final = 16 * 1024 * 1024
-"""Log written before a checkpoint. While one is taken and written the log grows on, so that
-recovery reads twice this, 32 MiB, at most."""
+"""Log written between checkpoints. The log grows while a checkpoint is written, so recovery reads
+at most twice this, 32 MiB."""
 CHECKPOINT_BYTES_MAX: Final = 24 * 1024 * 1024
-"""The same after a checkpoint that wrote more than that: many changes in the midst of a deep
-backlog make it write much."""
+"""The same after a checkpoint that wrote more than that: many changes in the middle of a deep
+backlog make it large."""
 DEAD_BYTES_MIN: Final = 32 * 1024 * 1024
 """Dead space grows by this much, or by an eighth of what is live, before anything is done."""
 DEAD_LIVE_SHARE: Final = 8
 HURRIED_BYTES_MIN: Final = 1024 * 1024
-"""On a disk that is almost full: log written, or space grown dead, before anything is done."""
+"""On a disk that is almost full: log written, or dead space grown, before anything is done."""
 
 
 class Upkeep:
@@ -39,16 +39,16 @@ class Upkeep:
 
     @property
     def is_compacting(self) -> bool:
-        """Whether dead space is being given back."""
+        """Whether dead space is being freed."""
         return self._is_compacting
 
     def hurry(self) -> None:
-        """The disk is almost full: give back what can be given, now."""
+        """The disk is almost full: free what can be freed, now."""
         self._dead_bytes_max = 0
         self.look()
 
     def look(self) -> None:
-        """Something became durable: do what is due."""
+        """Records became durable: do what is due."""
         least = CHECKPOINT_BYTES_MIN if self._store.shortage is None else HURRIED_BYTES_MIN
         due_at = max(least, min(self._store.checkpoint_bytes, CHECKPOINT_BYTES_MAX))
         if self._store.bytes_since_checkpoint > due_at:
@@ -57,7 +57,7 @@ class Upkeep:
             self._compact()
 
     def checkpoint(self) -> None:
-        """Write the states of all fragments, unless that is under way."""
+        """Write the states of all fragments, unless a checkpoint is in progress."""
         if self._is_checkpointing:
             return
         self._is_checkpointing = True
@@ -71,7 +71,7 @@ class Upkeep:
             self._compact()
 
     def _compact(self) -> None:
-        """Give back what is dead before the last checkpoint, one step after the other."""
+        """Free what is dead before the last checkpoint, step by step."""
         if self._is_compacting:
             return
         self._is_compacting = self._store.compact(self._compacted)
@@ -87,7 +87,7 @@ class Upkeep:
             self._took_stock()
 
     def _took_stock(self) -> None:
-        """Nothing more can be given back now; the next look is when as much again is dead."""
+        """Nothing more can be freed now; look again when as much again is dead."""
         store = self._store
         step = max(DEAD_BYTES_MIN, store.live_bytes // DEAD_LIVE_SHARE)
         if store.shortage is not None:

@@ -1,9 +1,8 @@
 """From what a store recovered to the states of its fragments.
 
-Owns the way of every record to the state that it concerns, what a dropped fragment leaves
-(nothing), and the marks of what the log has ever spoken of. Records that contradict each other
-are an error with the fragment's number, never a crash. Called by the broker when it opens, and
-by the offline check.
+Owns which state each record is applied to, the removal of dropped fragments, and the marks of the
+store. Records that contradict each other are an error with the fragment's number, never a crash.
+Called by the broker when it opens, and by the offline check.
 """
 
 import struct
@@ -21,14 +20,14 @@ from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks
 from partibus.store.interface import Pages, Recovered, RecoveredRecord
 
 STEP_RECORDS: Final = 4096
-"""Records between two calls of `progress`: some milliseconds."""
+"""Records between two calls of `progress`: a few milliseconds."""
 
 _CONTRADICTIONS: Final = (AssertionError, LookupError, OverflowError, ValueError, struct.error)
-"""What comes of numbers, places and texts that no release has written."""
+"""The exceptions that invalid numbers, positions and texts lead to."""
 
 
 def no_progress() -> None:
-    """Nobody waits."""
+    """No progress is reported."""
 
 
 class Rebuilt:
@@ -42,7 +41,8 @@ class Rebuilt:
         self.states: dict[int, State] = {}
         self.marks = StoreMarks()
         self.was_stopped = True
-        """The log ends with the snapshot of a clean stop: no fragment recorded anything after."""
+        """The log ends with the snapshot of a clean stop: no fragment recorded anything after
+        it."""
 
 
 def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) -> Rebuilt:
@@ -75,13 +75,13 @@ def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) ->
         states.pop(fragment_id, None)
     if not rebuilt.was_stopped:
         for state in states.values():
-            state.kept_locks = b""  # locks of an earlier stop, which a later life has ended
+            state.kept_locks = b""  # locks of an earlier stop, ended by a later start
     marks.saw(max(states, default=0))
     return rebuilt
 
 
 def _loaded(fragment_id: int, snapshot: bytes, pages: Pages) -> State:
-    """The state of a fragment as its snapshot has it."""
+    """The state of a fragment from its snapshot."""
     try:
         return load(fragment_id, NO_SPEC, snapshot, pages)
     except _CONTRADICTIONS as error:
@@ -92,7 +92,7 @@ def _loaded(fragment_id: int, snapshot: bytes, pages: Pages) -> State:
 
 
 def _apply(states: dict[int, State], record: RecoveredRecord) -> None:
-    """One record, to whom it concerns."""
+    """Apply one record to the fragment it concerns."""
     state = states.get(record.fragment)
     if state is None:
         state = states[record.fragment] = State(record.fragment, NO_SPEC)

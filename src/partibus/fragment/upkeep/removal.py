@@ -1,9 +1,9 @@
 """Fragments whose entity was deleted, until nothing of them is left.
 
-Owns the way out of one broker: the machine answers every command with an error, a record says
-that the log's words about it are void, and then its bodies are released. While the store is
-down the record waits; until it is durable the fragment stays in checkpoints, so that every
-record after one finds the state it speaks of. Called by the broker only.
+Owns the removal from one broker: the machine answers every command with an error, a record makes
+the fragment's earlier records void, and then its bodies are released. While the store is down the
+record waits; until it is durable the fragment stays in checkpoints, so that every later record
+finds the state it refers to. Called by the broker only.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,16 +56,16 @@ HOUSEKEEPING: Final = frozenset(
         *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Fence),
     )
 )
-"""Commands of the broker itself, of a fault or a courier: nobody used the fragment (IDL-2)."""
+"""Commands of the broker itself, of a fault or a courier: they are not use (IDL-2)."""
 
 IN_BULK: Final = (
     *(ClaimMessages, RenewClaim, SettleClaim, ReleaseClaim, ReadClaim),
     *(PlaceCursor, DropCursor, PlanRange, ReadRange),
     *(PublishStages, DropStages),
 )
-"""Commands of pipelines, which never come from another worker, and have a port for errors."""
+"""Commands of pipelines, which never come from another worker and have a port for errors."""
 RELEASED_AT_ONCE: Final = 10_000
-"""Bodies that are released in one go: some milliseconds."""
+"""Bodies that are released at once: a few milliseconds."""
 
 
 @dataclass(eq=False)
@@ -91,7 +91,7 @@ class Refusal(Effect):
 
 
 class Removed(Effect):
-    """Nothing more is to be read for a fragment: what was asked before has been answered."""
+    """Nothing more will be read for a fragment: earlier requests have been answered."""
 
     __slots__ = ("_machine", "_removals")
 
@@ -104,7 +104,7 @@ class Removed(Effect):
 
 
 class Removals:
-    """The fragments of one broker that are on their way out."""
+    """The fragments that one broker is removing."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class Removals:
         self.machines: dict[int, Machine] = {}
         self._ended = ended
         self._void: set[int] = set()
-        """Fragments whose record is durable: a checkpoint that had them would bring them back."""
+        """Fragments whose record is durable: a checkpoint with them would bring them back."""
         self._store = store
         self._let_out = let_out
         self._call_soon = call_soon
         self._unwritten: dict[int, Machine] = {}
 
     def begin(self, machine: Machine) -> None:
-        """Answer no more, hand nothing out, and have the log say so."""
+        """Refuse commands, deliver nothing more, and write the record."""
         machine.is_gone = True
         machine.state.suspended = True
         self.machines[machine.state.fragment_id] = machine
@@ -140,7 +140,7 @@ class Removals:
             self._store.append([record], partial(self._written, machine))
 
     def _written(self, machine: Machine, error: BusError | None) -> None:
-        """All that was appended before has been reported: nothing of it is under way any more."""
+        """All earlier appends have been reported: nothing of the fragment is pending any more."""
         if error is None:
             self._void.add(machine.state.fragment_id)
             self._let_out([Removed(self, machine)])
@@ -148,14 +148,14 @@ class Removals:
             self._unwritten[machine.state.fragment_id] = machine
 
     def forgo(self, machine: Machine, out: Effects) -> None:
-        """What a durable change would lead to is not done any more."""
+        """Drop the effects of a durable change."""
         while out.changes:
             changes, out.changes = out.changes, []
             for change in changes:
                 machine.abort(change, gone(machine), out)
 
     def end(self, machine: Machine) -> None:
-        """Give the room back."""
+        """Release the space."""
         fragment_id = machine.state.fragment_id
         del self.machines[fragment_id]
         self._void.discard(fragment_id)
@@ -163,11 +163,11 @@ class Removals:
         self._ended(fragment_id)
 
     def unfinished(self) -> list[Machine]:
-        """Those of which the log still speaks."""
+        """Those that the log still contains."""
         return [machine for number, machine in self.machines.items() if number not in self._void]
 
     def _release(self, bodies: Iterator[tuple[int, int]]) -> None:
-        """Some at a time: a queue of millions must not keep the others waiting."""
+        """Release some at a time: a queue of millions must not block the others."""
         some = list(islice(bodies, RELEASED_AT_ONCE))
         for position, length in some:
             self._store.release(position, length)

@@ -1,7 +1,7 @@
 """What is refused while the disk of a store is almost full: everything that adds messages.
 
-Owns that list. Receiving, settling, purging and the state of sessions go on, since they are what
-gives room again. Asked by the broker for each command while there is a shortage.
+Owns that list. Receiving, settling, purging and session state go on, since they free space. Called
+by the broker for each command while there is a shortage.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ SENDS: Final = (Enqueue, EnqueueNumbered, Transfer, StageMessages)
 
 
 def adds_messages(command: Command) -> bool:
-    """Whether a command, or a part of a transaction, brings messages that take room."""
+    """Whether a command, or a part of a transaction, brings messages that need space."""
     if isinstance(command, Transact):
         return any(isinstance(part, SENDS) for _, part in command.work)
     return isinstance(command, SENDS)

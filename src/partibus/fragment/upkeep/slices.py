@@ -1,15 +1,15 @@
 """Slices: how much of what is due at one moment is done in one turn.
 
 Owns the allowance that a tick spends. Thousands of locks that lapse or messages that expire
-together are dealt with a slice at a time, so that the other fragments of the broker have their
-turns between; a fragment that has more to do says so and is ticked again at once. What has not
-had its turn yet is over all the same: code that uses a lock or takes a message checks its time.
+together are handled a slice at a time, so that the other fragments of the broker get their turns in
+between; a fragment with more to do reports it and is ticked again at once. What is not handled yet
+has ended all the same: code that uses a lock or takes a message checks its time.
 """
 
 from typing import Final
 
 SLICE: Final = 256
-"""Messages: about a millisecond or two of one turn, their records included."""
+"""Messages: one or two milliseconds of a turn, with their records."""
 
 
 class Allowance:

@@ -1,9 +1,9 @@
-"""How long nobody has used a fragment.
+"""How long a fragment has been unused.
 
 Owns what counts as use (IDL-2): any command but the broker's own is noted by the broker in the
-machine; a receiver that waits, a session that is held, a scheduled message and one on its way to
-another entity are use for as long as they are there, and are noted whenever somebody asks. Called
-by the server's idle watch.
+machine; a waiting receiver, a held session, a scheduled message and one on its way to another
+entity are use for as long as they exist, which is checked on each request. Called by the server's
+idle watch.
 """
 
 from partibus.fragment.machine import Machine
@@ -11,14 +11,14 @@ from partibus.fragment.state import State
 
 
 def idle_ms(machine: Machine, now_ms: int) -> int:
-    """How long ago the fragment was last used; 0 while it is."""
+    """How long ago the fragment was last used; 0 while it is in use."""
     if is_in_use(machine.state):
         machine.used_ms = now_ms
     return max(0, now_ms - machine.used_ms)
 
 
 def is_in_use(state: State) -> bool:
-    """Whether somebody waits for messages, or messages wait for their time or their courier."""
+    """Whether receivers wait for messages, or messages for their time or their courier."""
     if len(state.scheduled) or state.departing or len(state.outbox):
         return True
     if state.stages is not None and (state.stages.by_number or state.stages.published):

@@ -1,8 +1,8 @@
-"""Everything that a store holds as one checkpoint, taken while nobody serves it.
+"""Everything that a store holds as one checkpoint, taken while it is not served.
 
-Owns the way from rebuilt states to the snapshot that a copy begins with: pages that the last
-checkpoint had keep their numbers and bytes, what was recorded since goes to new ones. Locks that a
-clean stop has kept stay. Changes no store. Called by `server.copying`.
+Owns the snapshot of rebuilt states that a copy begins with: pages of the last checkpoint keep their
+numbers and bytes, what was recorded since goes to new ones. Locks kept by a clean stop stay. Must
+never change a store. Called by `server.copying`.
 """
 
 from functools import partial
@@ -39,5 +39,5 @@ def _read(pages: Pages, number: int) -> list[bytes]:
 
 
 def whole_bodies(rebuilt: Rebuilt) -> list[Ref]:
-    """Every body that any fragment needs; one that several share is named by each."""
+    """Every body that any fragment needs; a shared one is listed for each."""
     return [ref for state in rebuilt.states.values() for ref in all_bodies(state)]

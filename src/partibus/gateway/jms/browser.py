@@ -1,8 +1,8 @@
 """A link on which a client browses: copies of what waits, and nothing is taken.
 
-Owns the walk of one browser over the fragments of an entity, page by page and no further than the
-client's credit, and leaves out what its selector does not select (JMS-7). A drain is answered at
-the end of the walk, and what arrives behind it is for the next browser.
+Owns the walk of one browser over the fragments of an entity, page by page and within the client's
+credit, without the messages that its selector does not match (JMS-7). A drain is answered at the
+end of the walk; later arrivals are for the next browser.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class BrowserLink(OutboundLink):
         self._subqueue = subqueue
         self._selector = selector
         self._at = self._next = 0
-        """The fragment of the walk, and the number to go on from there."""
+        """The current fragment, and the number to continue from there."""
         self._is_reading = False
 
     def flow(self) -> None:
@@ -52,7 +52,7 @@ class BrowserLink(OutboundLink):
         self.pull()
 
     def pull(self) -> None:
-        """Read on where there is credit for it; at the end a drain is answered."""
+        """Read on while there is credit; at the end a drain is answered."""
         if self._is_reading or self._is_closed:
             return
         room = self._room()
@@ -89,7 +89,7 @@ class BrowserLink(OutboundLink):
             self._link.send(to_peeked(body, held, sequence), b"", True, 0, None)
 
     def failed(self, error: BusError) -> None:
-        """A fragment cannot show anything."""
+        """A fragment cannot be read."""
         self._is_reading = False
         if not self._is_closed:
             self._connection.drop(self._link, error)

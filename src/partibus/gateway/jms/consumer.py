@@ -1,7 +1,7 @@
-"""The link of a JMS consumer: what it was given and has not settled waits again when it ends.
+"""The link of a JMS consumer: its unsettled messages wait again when it ends.
 
 Owns that difference from other receiving links, whose locks outlive them (LCK-7): a JMS client
-fetches far ahead, and expects that what its consumer never saw goes to the next one (JMS-10).
+prefetches, and expects that messages its consumer never saw go to the next one (JMS-10).
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ class ConsumerLink(OutboundLink):
     __slots__ = ()
 
     def closed(self) -> None:
-        """The link is gone, and releases what was not settled, without counting (DLV-5)."""
+        """The link is gone: release what was not settled, without counting (DLV-5)."""
         super().closed()
         link = self._link
         unsettled = link.session.outgoing.unsettled.values()

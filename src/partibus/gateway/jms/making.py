@@ -1,8 +1,8 @@
-"""Entities that JMS links have made and deleted.
+"""Entities that are created and deleted for JMS links.
 
-Owns the orders that such links give: a subscription that is what its consumer asks for, and the end
-of what was made for a link. What a link needs is decided by the link; how it is carried out, and in
-which order, is the gateway's `entity_orders`.
+Owns the orders of such links: a subscription as its consumer asks for it, and the deletion of what
+was created for a link. The link decides what it needs; the gateway's `entity_orders` carries it
+out, in order.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def entity_orders(connection: "ClientConnection") -> EntityOrders:
-    """Where links have entities made; a fixed namespace makes none."""
+    """Where links have entities created; a fixed namespace creates none."""
     orders = connection.gateway.entity_orders
     if orders is None:
         raise NotImplementedHere("The entities of this namespace are fixed.")
@@ -35,7 +35,7 @@ def make_entity(
     is_wanted: Callable[[], bool],
     done: OrderDone,
 ) -> None:
-    """Have an entity created for a link that is still there."""
+    """Create an entity for a link that is still open."""
 
     async def order(live: LiveNamespace) -> None:
         if is_wanted():
@@ -51,7 +51,7 @@ def make_subscription(
     is_wanted: Callable[[], bool],
     done: OrderDone,
 ) -> None:
-    """Have a subscription made what a consumer asks for; another selector makes it anew."""
+    """Create a subscription as a consumer asks for it; another selector creates it again."""
 
     async def order(live: LiveNamespace) -> None:
         record = connection.gateway.namespace.find(path)
@@ -66,7 +66,7 @@ def make_subscription(
 
 
 def delete_unused(connection: "ClientConnection", path: str, done: OrderDone | None = None) -> None:
-    """Delete an entity that was made for a link, unless another one has come."""
+    """Delete an entity that was created for a link, unless another link uses it."""
 
     async def order(live: LiveNamespace) -> None:
         if not connection.gateway.subscribers[path_key(path)]:
@@ -77,7 +77,7 @@ def delete_unused(connection: "ClientConnection", path: str, done: OrderDone | N
 
 
 def differs(spec: EntitySpec, asked: Subscription) -> bool:
-    """Whether a subscription selects otherwise, by a rule that a consumer has given it."""
+    """Whether a subscription has another selector, by a rule that a consumer has set."""
     assert isinstance(spec, SubscriptionSpec)
     is_plain = [rule.name for rule in spec.rules] == [DEFAULT_RULE_NAME]
     return is_plain and spec.rules != asked.spec.rules

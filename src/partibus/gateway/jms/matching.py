@@ -1,4 +1,4 @@
-"""A selector at work: whether a stored message is one that a consumer of a queue wants.
+"""Matching a selector: whether a stored message is one that a consumer of a queue wants.
 
 Owns the compiled filter of one link. A message whose property is of another type than the selector
 compares it with is not selected (JMS-5).
@@ -23,7 +23,7 @@ class Selector:
             raise ArgumentError(f"The selector is not valid: {error}") from error
 
     def selects(self, body: bytes, sequence: int, enqueued_ms: int) -> bool:
-        """Whether it wants a message."""
+        """Whether it selects a message."""
         try:
             return self._filter.matches(StoredView(body, sequence, enqueued_ms)) is True
         except (DecodeError, EvaluationError):

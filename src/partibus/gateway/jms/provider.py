@@ -26,7 +26,7 @@ _IDLE: Final = "com.microsoft:{}-auto-delete-on-idle-duration-in-seconds"
 
 
 def create_missing(connection: "ClientConnection", link: Link) -> bool:
-    """Have the entity of an attach created, and attach then; False when that was not asked for."""
+    """Create the entity of an attach, then attach; False when that was not asked for."""
     wanted = _wanted(link)
     if wanted is None:
         return False

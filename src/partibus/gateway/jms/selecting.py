@@ -1,8 +1,8 @@
 """The link of a JMS consumer that receives from a queue by a selector.
 
-Owns the search for the messages that it wants: the link walks over what waits, page by page, locks
-what its selector selects, and leaves the rest to others (JMS-5). At the end it looks for what has
-come since, and from time to time for what has come back. Settlement is that of any receiving link.
+Owns the search for matching messages: the link walks over waiting messages page by page, locks
+those that its selector matches, and leaves the rest to others (JMS-5). At the end it polls for new
+messages, and from time to time for returned ones. Settlement is that of any receiving link.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 PAGE_MESSAGES_MAX: Final = 250
 LOOK_MS: Final = 100
-"""Between two looks at what has come; one peek a fragment, from the last message seen on."""
+"""Time between two polls; one peek per fragment, from the last message seen on."""
 FULL_LOOKS: Final = 20
-"""After this many looks all that waits is looked at again: locks may have ended meanwhile."""
+"""After this many polls all waiting messages are searched again: locks may have ended meanwhile."""
 
 
 class SelectingLink(ConsumerLink):
@@ -58,17 +58,17 @@ class SelectingLink(ConsumerLink):
         self._subqueue = subqueue
         self._selector = selector
         self._at = 0
-        """The fragment that is looked at."""
+        """The current fragment."""
         self._next = [0] * len(fragments)
-        """The number to go on from in each of them."""
+        """The number to continue from in each of them."""
         self._is_reading = False
         self._looks = 0
         self._full_looks = 0
-        """Looks at all that waits that are due, since something may be on its way back."""
+        """Full searches that are due, since messages may be about to be returned."""
         self._timer: Timer | None = None
 
     def open(self) -> None:
-        """It asks when it has credit."""
+        """It sends requests only when it has credit."""
 
     def flow(self) -> None:
         """The client changed its credit, or asks to be drained."""
@@ -77,7 +77,7 @@ class SelectingLink(ConsumerLink):
         self.pull()
 
     def pull(self) -> None:
-        """Look on while there is room; at the end wait a while, or answer a drain."""
+        """Search while there is room; at the end wait a while, or answer a drain."""
         if self._is_reading or self._is_closed or self._timer is not None or self._room() <= 0:
             return
         if self._at < len(self._sources):
@@ -109,7 +109,7 @@ class SelectingLink(ConsumerLink):
     # --- from the fragment ------------------------------------------------------------------
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        """A page of what waits: lock what is wanted, and as much as there is room for."""
+        """A page of waiting messages: lock those that match, as many as there is room for."""
         source, room = self._sources[self._at], self._room()
         wanted: list[int] = []
         for held, body in zip(messages, bodies, strict=True):
@@ -137,19 +137,19 @@ class SelectingLink(ConsumerLink):
         self.pull()
 
     def failed(self, error: BusError) -> None:
-        """A fragment cannot show anything now; it is asked again with the next look."""
+        """A fragment cannot be read now; it is asked again at the next poll."""
         self._is_reading = False
         self._at += 1
         self.pull()
 
     def came_back(self, source: Source) -> None:
-        """A fragment that was out of reach is looked at like the others."""
+        """A fragment that was unreachable is searched like the others."""
         self.pull()
 
     def settle(
         self, deliveries: Sequence[Delivery], state: DeliveryState | None, is_settled: bool
     ) -> None:
-        """What is given back is wanted again, as soon as it waits."""
+        """A returned message matches again as soon as it waits."""
         if not isinstance(state, Accepted):
             self._full_looks = FULL_LOOKS
         super().settle(deliveries, state, is_settled)
@@ -163,7 +163,7 @@ class SelectingLink(ConsumerLink):
 
 
 class _Picked:
-    """Hears what was locked."""
+    """Receives what was locked."""
 
     __slots__ = ("_at", "_link")
 

@@ -1,8 +1,8 @@
-"""A JMS selector in the words of an SQL filter.
+"""A JMS selector as an SQL filter.
 
 Owns the translation: names of JMS headers become properties of the system, every other name one of
 the message, `BETWEEN` becomes two comparisons, and the suffixes of Java's numbers go. The result is
-a filter of `partibus.rules`, which judges the rest. Called once per link (JMS-5).
+a filter of `partibus.rules`, which validates the rest. Called once per link (JMS-5).
 """
 
 import re
@@ -62,12 +62,12 @@ def selector_of(source: Source) -> str | None:
 
 
 def to_sql(selector: str) -> str:
-    """The SQL filter that selects what a JMS selector does."""
+    """The SQL filter that is equivalent to a JMS selector."""
     return " ".join(_without_between(_tokens(selector)))
 
 
 def _tokens(selector: str) -> list[str]:
-    """The words of a selector, names already those of the filter language."""
+    """The tokens of a selector, with names already those of the filter language."""
     tokens: list[str] = []
     at = 0
     end = len(selector.rstrip())
@@ -94,7 +94,7 @@ def _name(name: str) -> str:
 
 
 def _without_between(tokens: list[str]) -> list[str]:
-    """`a BETWEEN b AND c` as two comparisons, wherever it stands."""
+    """`a BETWEEN b AND c` as two comparisons, wherever it occurs."""
     while "BETWEEN" in tokens:
         at = tokens.index("BETWEEN")
         is_negated = tokens[at - 1] == "NOT" and at > 0
@@ -114,7 +114,7 @@ def _without_between(tokens: list[str]) -> list[str]:
 
 
 def _operand_start(tokens: list[str], end: int) -> int:
-    """Where the arithmetic before a place begins."""
+    """Where the arithmetic expression before a position begins."""
     depth, at = 0, end
     while at > 0:
         word = tokens[at - 1]
@@ -126,7 +126,7 @@ def _operand_start(tokens: list[str], end: int) -> int:
 
 
 def _operand_end(tokens: list[str], start: int) -> int:
-    """Where the arithmetic from a place on ends."""
+    """Where the arithmetic expression from a position on ends."""
     depth, at = 0, start
     while at < len(tokens):
         word = tokens[at]

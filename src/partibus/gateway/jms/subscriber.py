@@ -1,8 +1,9 @@
-"""The link of a JMS consumer of a topic: a subscription that is made for it, and may go with it.
+"""The link of a JMS consumer of a topic: its subscription is created and may be deleted with it.
 
-Owns the life of the subscription as far as links decide it (JMS-2 to JMS-4): it is created, or made
-anew for another selector, before the attach is answered; one without durability goes with its link,
-a durable one when the client ends it. From then on this is a receiving link of that subscription.
+Owns the life of the subscription as far as links decide it (JMS-2 to JMS-4): it is created, or
+created again for another selector, before the attach is answered; a non-durable one is deleted with
+its link, a durable one when the client unsubscribes. After that this is a receiving link of that
+subscription.
 """
 
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ class SubscriberLink(ConsumerLink):
         record = connection.gateway.namespace.find(path)
         is_used = connection.gateway.subscribers[path_key(path)] > 0
         if is_used and not asked.is_shared:
-            raise InvalidOperation(f"The subscription '{path}' has a consumer; it takes only one.")
+            raise InvalidOperation(f"The subscription '{path}' has a consumer; it allows only one.")
         if is_used and record is not None and differs(record.spec, asked):
             raise InvalidOperation(f"Consumers of the subscription '{path}' use another selector.")
         if record is None or differs(record.spec, asked):
@@ -53,7 +54,7 @@ class SubscriberLink(ConsumerLink):
         connection.gateway.subscribers[path_key(path)] += 1
 
     def open(self) -> None:
-        """Make the subscription what is asked for; the attach is answered then."""
+        """Create or change the subscription; then the attach is answered."""
         record = self._connection.gateway.namespace.find(self.path)
         if record is not None and not differs(record.spec, self._asked):
             self._begin()
@@ -90,12 +91,12 @@ class SubscriberLink(ConsumerLink):
         self.flow()
 
     def flow(self) -> None:
-        """Credit that comes before the subscription is kept by the engine until then."""
+        """Credit that comes before the subscription exists is kept by the engine until then."""
         if self._sources:
             super().flow()
 
     def closed(self) -> None:
-        """The link is gone, and what it alone kept in being."""
+        """The link is gone: delete what only it needed."""
         super().closed()
         if not self._is_counted:
             return
@@ -108,7 +109,7 @@ class SubscriberLink(ConsumerLink):
 
 
 class UnsubscribingLink(OutboundLink):
-    """A link to a durable subscription by its name alone; its close ends the subscription."""
+    """A link to a durable subscription by its name alone; closing it deletes the subscription."""
 
     __slots__ = ()
 
@@ -119,15 +120,15 @@ class UnsubscribingLink(OutboundLink):
         connection.grants.require(path, Rights.MANAGE, connection.gateway.now_ms())
 
     def open(self) -> None:
-        """Show that the subscription exists."""
+        """Answer that the subscription exists."""
         self._link.answers_detach = False
         self._link.accept(source=encode_source(self.path))
 
     def flow(self) -> None:
-        """It receives nothing."""
+        """Nothing is delivered on it."""
 
     def closed(self) -> None:
-        """The link is gone; when the client has closed it, so is the subscription."""
+        """The link is gone; when the client closed it, the subscription is deleted."""
         super().closed()
         _end_durable(self._connection, self._link, self.path)
 
@@ -142,8 +143,8 @@ def unsubscribing(connection: "ClientConnection", link: Link) -> UnsubscribingLi
 
 
 def _end_durable(connection: "ClientConnection", link: Link, path: str) -> None:
-    """Answer a client that leaves a durable subscription; one that has closed its link hears of
-    the end of the subscription when it is durable, or why there is none."""
+    """Answer a client that leaves a durable subscription; one that closed its link is answered when
+    the deletion is durable, or gets the error."""
     if link.peer_closed:
 
         def ended(error: BusError | None) -> None:

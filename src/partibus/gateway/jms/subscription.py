@@ -1,8 +1,8 @@
-"""Which subscription a JMS consumer of a topic means, and what it is to be.
+"""Which subscription a JMS consumer of a topic means, and its properties.
 
 Owns the reading of such an attach: its link name, its capabilities and the durability of its source
-say whether the subscription is durable and shared, and the client id whose it is (JMS-2, JMS-3). It
-decides names and properties and creates nothing.
+say whether the subscription is durable and shared, and the client id says whose it is (JMS-2,
+JMS-3). It decides names and properties; it must never create anything.
 """
 
 import uuid
@@ -22,7 +22,7 @@ SHARED: Final = "shared"
 GLOBAL: Final = "global"
 _DELIMITER: Final = "|"
 IDLE_MS: Final = 5 * MINUTE_MS
-"""When what is left of a connection that was lost goes: the least that is allowed (IDL-1)."""
+"""After a lost connection its subscription is deleted after this time, the minimum (IDL-1)."""
 
 
 class Subscription:
@@ -40,7 +40,7 @@ class Subscription:
         idle_ms = SubscriptionSpec().auto_delete_on_idle_ms if is_durable else IDLE_MS
         self.spec = SubscriptionSpec(
             auto_delete_on_idle_ms=idle_ms,
-            # A message whose property is of another type is not selected, and that is all.
+            # A message whose property is of another type is simply not selected.
             dead_lettering_on_filter_evaluation_exceptions=False,
             rules=(rule,),
         )
@@ -56,7 +56,7 @@ def subscription_of(link: Link, source: Source) -> Subscription:
     is_durable, is_shared = source.durable > 0, SHARED in source.capabilities
     selector = selector_of(source)
     if not is_durable and not is_shared:
-        # It has no name, and goes with its link.
+        # It has no name, and is deleted with its link.
         return Subscription(_entity_name(uuid.uuid4().hex, "", False), False, False, selector)
     client_id = "" if GLOBAL in source.capabilities else client_id_of(link)
     base = link.name.partition(_DELIMITER)[0]
@@ -72,7 +72,7 @@ def durable_name(link: Link) -> str:
 
 
 def client_id_of(link: Link) -> str:
-    """The client id of a JMS connection is its container id."""
+    """The client id of a JMS connection, which is its container id."""
     connection: Connection = link.session.connection
     opened = connection.remote_open
     return "" if opened is None else opened.container_id

@@ -1,8 +1,8 @@
-"""Temporary queues and topics: they are made by an attach and go with their link.
+"""Temporary queues and topics: created by an attach and deleted with their link.
 
 Owns a link whose target asks for a dynamic node [3.5.4]. The entity is created before the attach is
 answered, with its name as the target's address, and deleted when the link or its connection ends;
-what a lost server leaves behind is deleted when it has been idle (JMS-6).
+what a crashed server leaves behind is deleted when it has been idle (JMS-6).
 """
 
 import uuid
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = "temporary-topic"
 _IDLE_MS: Final = 24 * 60 * MINUTE_MS
-"""Longer than a program waits for an answer; a quiet temporary queue must not go before it."""
+"""Longer than a program waits for a reply; a quiet temporary queue must not be deleted before."""
 
 
 class TemporaryLink:
-    """The link that keeps a temporary queue or topic in being."""
+    """The link that a temporary queue or topic belongs to."""
 
     __slots__ = ("_connection", "_is_closed", "_link", "_spec", "path")
 
@@ -44,7 +44,7 @@ class TemporaryLink:
         connection.grants.require(self.path, Rights.MANAGE, connection.gateway.now_ms())
 
     def open(self) -> None:
-        """Have the entity created; the attach is answered then."""
+        """Create the entity; then the attach is answered."""
         make_entity(self._connection, self.path, self._spec, self._is_wanted, self._created)
 
     def _is_wanted(self) -> bool:
@@ -60,6 +60,6 @@ class TemporaryLink:
         self._connection.has_output()
 
     def closed(self) -> None:
-        """The link is gone, and the entity with it."""
+        """The link is gone: delete the entity."""
         self._is_closed = True
         delete_unused(self._connection, self.path)

@@ -1,8 +1,8 @@
 """What a client's attach asks for, and the object that serves the link.
 
-Owns the decision whether a link may be: the address, the rights, the entity, the modes and
-filters. Answers the attach itself; from then on the object it made owns the link. Called
-once per link.
+Owns the decision whether a link is allowed: the address, the rights, the entity, the modes and
+filters. Answers the attach itself; after that the object it made owns the link. Called once per
+link.
 """
 
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -69,7 +69,7 @@ TRANSFER_DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-addre
 
 
 def attach(connection: "ClientConnection", link: Link) -> None:
-    """Accept a link and give it its owner, or refuse it with the reason."""
+    """Accept a link and set its owner, or refuse it with the reason."""
     try:
         _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
@@ -84,7 +84,7 @@ def attach(connection: "ClientConnection", link: Link) -> None:
 
 
 def _created_soon(connection: "ClientConnection", link: Link) -> bool:
-    """Whether a missing entity is made for this client, which is answered then."""
+    """Whether a missing entity is created for this client, whose attach is then answered later."""
     try:
         return create_missing(connection, link)
     except errors.BusError:

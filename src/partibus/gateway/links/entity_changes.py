@@ -1,9 +1,9 @@
 """Links follow what happens to their entity.
 
-Owns what an entry of the catalog's change feed means for clients that are connected: links
-of a deleted entity are detached, those that a new status forbids too, and the rest applies
-the new properties. Policies that changed have every connection look at its grants again.
-Called by the gateway; it never reads the catalog.
+Owns what an entry of the catalog's change feed means for clients that are connected: links of a
+deleted entity are detached, those that a new status forbids too, and the others get the new
+properties. When policies change, every connection checks its grants again. Called by the gateway;
+it must never read the catalog.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def follow(change: Change, connections: Iterable["ClientConnection"]) -> None:
-    """Tell the links that a change concerns."""
+    """Notify the links that a change concerns."""
     for connection in list(connections):
         if change.kind is ChangeKind.POLICIES:
             connection.recheck_claims()
@@ -37,18 +37,18 @@ def follow(change: Change, connections: Iterable["ClientConnection"]) -> None:
 
 
 def _deleted(connection: "ClientConnection", path: str) -> None:
-    """Links go with their entity, those of its management node too (ERR-1)."""
+    """Detach the links of a deleted entity, including those of its management node (ERR-1)."""
     for link, owner in _links_of(connection, path):
         _end(connection, link, owner, EntityNotFound.named(path))
     positions = connection.peek_positions
     for key in [key for key in positions if path_key(key[0]) == path_key(path)]:
         del positions[key]
-    # Policies of the entity went with it.
+    # Policies of the entity were deleted with it.
     connection.recheck_claims()
 
 
 def _updated(connection: "ClientConnection", record: EntityRecord) -> None:
-    """A status ends the links that it forbids (STS-6); other properties just hold."""
+    """Detach the links that a status forbids (STS-6); the others get the new properties."""
     status = record.spec.status
     for link, owner in _links_of(connection, record.path):
         if isinstance(owner, InboundLink):
@@ -72,14 +72,14 @@ def _links_of(connection: "ClientConnection", path: str) -> list[tuple[Link, Lin
 
 
 def is_of(owner: LinkOwner, key: str) -> bool:
-    """Whether a link is one of the entity with this key, of its sub-queues or its node."""
+    """Whether a link is to the entity with this key, its sub-queues or its management node."""
     if isinstance(owner, InboundLink | OutboundLink):
         path = path_key(owner.path)
     elif isinstance(owner, CoordinatorLink | RelayLink | TemporaryLink):
         return False
     else:
         path = path_key(owner.node.path)
-    # Most links are of other entities: only a likely one is taken apart.
+    # Most links are to other entities: only a likely one is parsed.
     return path == key or (
         path.startswith(f"{key}/") and path_key(parse_address(path).entity_path) == key
     )

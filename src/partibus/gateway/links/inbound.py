@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 BATCH_FORMAT: Final = 0x80013700
-"""message-format of the vendor's batch: data sections that each hold a message."""
+"""message-format of the vendor's batch: data sections that each contain a message."""
 CREDIT: Final = 1000
 """Unconfirmed sends a link may have while memory is plenty; topped up when half is used."""
 MESSAGE_BYTES_GUESS: Final = 1024
-"""The size of a link's messages until one has been seen."""
+"""The assumed message size of a link until one has been seen."""
 BATCH_MESSAGES_MAX: Final = 4500
 """Messages in one batch; the cloud's own limit, and a bound on what one transfer expands to."""
 
@@ -75,13 +75,13 @@ class InboundLink:
         self._requires_session = entity.spec.requires_session
         self._detects_duplicates = entity.spec.requires_duplicate_detection
         self._stands_alone = entity.refuses_unwanted
-        """Each send is a command of its own, because each may be refused for itself."""
+        """Each send is a separate command, because each may be refused individually."""
         gateway = connection.gateway
         splits = gateway.namespace.profile.splits_batches
         self.router = Router(entity.fragments, gateway.random_start(), splits)
         self.path = entity.record.path
         self.paths: tuple[str, ...] = (self.path,)
-        """All that it needs the right to send to (TXN-6)."""
+        """All entities that it needs the right to send to (TXN-6)."""
         if via is not None:
             self.paths = (self.path, via.record.path)
         self._credit_used = 0
@@ -89,14 +89,14 @@ class InboundLink:
         self._message_bytes = MESSAGE_BYTES_GUESS
         """Of the last send."""
         self.message_count = 0
-        """Messages that came on it, those of transactions and refused ones left out."""
+        """Messages received on it, except those of transactions and refused ones."""
         self._is_open = self._is_gone = False
         self._last_presettled = -1
         self._timed = 0
         self._timed_s = 0.0
-        """The send whose time is taken now, and when it came; 0.0 when there is none."""
+        """The send being timed, and when it came; 0.0 when there is none."""
         self._unconfirmed: dict[int, int] = {}
-        """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
+        """Bytes of each pending send, by delivery id; those sent settled have negative ids."""
         self._submissions = Submissions(self, entity.fragments, gateway.namespace.tracing)
         """What this read brought."""
         self._parts: dict[int, int] = {}
@@ -118,7 +118,8 @@ class InboundLink:
             self._connection.transactions.fail(event.state.txn_id, error)
         if not event.settled:
             self._link.settle(event.delivery_id, rejection(error))
-        # No submission follows to do it: a client that is only ever refused must not stall.
+        # No submission follows to grant credit: a client whose sends are all refused must not
+        # stall.
         self._top_up()
 
     def _take(self, event: TransferReceived) -> None:
@@ -138,7 +139,7 @@ class InboundLink:
         size = sum([len(message.body) for message in messages])
         request = event.delivery_id
         if event.settled:
-            # The client expects no outcome, not even of a failure (SEED-91).
+            # The client expects no outcome, not even a failure (SEED-91).
             request = self._last_presettled = self._last_presettled - 1
         if self._submissions.is_empty:
             self._connection.has_sends(self)
@@ -194,7 +195,7 @@ class InboundLink:
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        """Accept the sends that are durable now, and those that repeat one (DUP-1)."""
+        """Accept the sends that are now durable, and duplicates of them (DUP-1)."""
         settle = self._link.settle
         for delivery_id in requests:
             if delivery_id in self._unconfirmed and not self._waits_for_parts(delivery_id):
@@ -204,7 +205,7 @@ class InboundLink:
         self._go_on()
 
     def _waits_for_parts(self, delivery_id: int) -> bool:
-        """Whether other parts of a split batch are still under way."""
+        """Whether other parts of a split batch are still pending."""
         if not self._parts or delivery_id not in self._parts:
             return False
         self._parts[delivery_id] -= 1
@@ -237,7 +238,7 @@ class InboundLink:
             self._connection.unconfirmed_bytes -= size
 
     def _go_on(self) -> None:
-        """Sends were answered: the client may send more, and hear of it."""
+        """Sends were answered: grant the client more credit."""
         if not self._is_gone:
             self._top_up()
             self._connection.has_output()
@@ -252,23 +253,24 @@ class InboundLink:
     # --- changes of the entity ----------------------------------------------------------------
 
     def follow_entity(self) -> None:
-        """The entity has other properties: its limit on messages holds for this link too."""
+        """The entity has new properties: its message size limit applies to this link too."""
         self._link.max_message_size = self._entity.message_bytes_max
         self._link.oversize_error = amqp_error(too_large(self._entity))
 
     def refuse_all(self, error: BusError) -> None:
-        """Answer the sends under way: the entity takes no more, and the link is about to go."""
+        """Refuse the pending sends: the entity accepts no more, and the link is about to be
+        detached."""
         self.refused(list(self._unconfirmed), error)
 
     @property
     def unconfirmed_count(self) -> int:
-        """Sends that wait for their answer."""
+        """Sends that have not been answered."""
         return len(self._unconfirmed)
 
     # --- end --------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Let the client begin."""
+        """Grant the client its first credit."""
         memory = self._connection.gateway.memory
         self._is_open = True
         memory.sender_count += 1
@@ -276,7 +278,7 @@ class InboundLink:
         self._link.set_credit(self._granted)
 
     def closed(self) -> None:
-        """The link is gone; what is under way stays in memory until the store has it."""
+        """The link is gone; pending sends stay in memory until the store has them."""
         memory = self._connection.gateway.memory
         if self._is_open:
             self._is_open = False

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 PULL_MESSAGES_MAX: Final = 256
 PULL_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Asked for ahead of what was written: bounds what waits in the socket's buffer."""
+"""Demand ahead of what was written: bounds what waits in the socket's buffer."""
 MESSAGE_BYTES_GUESS: Final = 256 * 1024
-"""The size of a link's messages until some have been seen."""
+"""The assumed message size of a link until some have been seen."""
 
 
 class Settlement:
-    """Deliveries that a client settles in one go, and how to answer it."""
+    """Deliveries that a client settles together, and how to answer it."""
 
     __slots__ = ("answer", "begun_s", "deliveries", "outcome")
 
@@ -85,22 +85,23 @@ class OutboundLink:
             Source(self, gateway, f, subqueue, deletes) for f in fragments
         ]
         self._ready: deque[Source] = deque()
-        """Sources known to have messages, the one to ask next first."""
+        """Sources known to have messages; the next to ask comes first."""
         self._to_drain: deque[Source] | None = None
         """Sources still to be asked before the client's drain is answered."""
         self._drain_waits = False
-        """Whether the client's drain goes on when there is room to write again."""
+        """Whether the client's drain continues when there is room to write again."""
         self._unsent: deque[bytes] = deque()
         self._message_bytes = MESSAGE_BYTES_GUESS
         self._pull_max = PULL_BYTES_MAX // MESSAGE_BYTES_GUESS
         self.message_count = 0
-        """Messages that were handed to it."""
+        """Messages that were delivered on it."""
         self._is_closed = False
 
     # --- demand ---------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Several fragments report when they have messages; a single one is simply asked."""
+        """With several fragments, wait for them to report messages; a single one gets demand
+        directly."""
         if len(self._sources) > 1:
             for source in self._sources:
                 source.show_interest()
@@ -119,7 +120,7 @@ class OutboundLink:
             self.pull()
 
     def pull(self) -> None:
-        """Ask for as many messages as may be written now."""
+        """Demand as many messages as may be written now."""
         if len(self._sources) == 1:
             self._pull_single(self._sources[0], self._drain_waits)
         elif self._to_drain is None:
@@ -128,7 +129,7 @@ class OutboundLink:
             self._drain_next()
 
     def withdraw(self) -> None:
-        """Ask for nothing more: what has not been handed out stays where it is."""
+        """Withdraw the demand: what has not been delivered stays where it is."""
         for source in self._sources:
             if source.granted > 0:
                 source.demand(0, False)
@@ -140,14 +141,15 @@ class OutboundLink:
         return 0
 
     def _note_size(self, bodies: Sequence[bytes]) -> None:
-        """Ask for fewer messages at a time when they are large; one at least."""
+        """Demand fewer messages at a time when they are large; at least one."""
         size = sum([len(body) for body in bodies]) // len(bodies)
         self._message_bytes = max(size, (3 * self._message_bytes + size) // 4)
         pull_bytes = self._connection.gateway.memory.pull(PULL_BYTES_MAX)
         self._pull_max = max(1, pull_bytes // (self._message_bytes + 1))
 
     def _pull_single(self, source: Source, changed: bool) -> None:
-        """One fragment gets all the room; updated only when the change is worth a command."""
+        """Demand everything from the only fragment; updated only when the change is worth a
+        command."""
         room = self._room()
         if self._link.drain:
             if changed and self._may_drain(room):
@@ -166,8 +168,8 @@ class OutboundLink:
             room -= share
 
     def _may_drain(self, room: int) -> bool:
-        """Whether a drain can go on: with credit left but nowhere to write to it must wait,
-        for an answer now would tell the client that nothing more is there [2.6.7]."""
+        """Whether a drain can continue: with credit left but no room to write it must wait, since
+        an answer now would report that there are no more messages [2.6.7]."""
         self._drain_waits = room <= 0 and self._link.credit > 0
         return not self._drain_waits
 
@@ -183,7 +185,8 @@ class OutboundLink:
         self._answer_drain()
 
     def _answer_drain(self) -> None:
-        """All was asked; a client that has given new credit meanwhile no longer wants to hear."""
+        """All sources were asked; a client that has given new credit meanwhile expects no
+        answer."""
         self._to_drain = None
         if self._link.drain:
             self._link.drained()
@@ -229,7 +232,7 @@ class OutboundLink:
         self.pull()
 
     def _within_credit(self, source: Source, messages: Sequence[Held]) -> Sequence[Held]:
-        """A client may take credit back while messages are on their way: unlock the rest."""
+        """A client may withdraw credit while messages are in flight: unlock the excess."""
         credit = self._link.credit
         if len(messages) <= credit:
             return messages
@@ -238,13 +241,14 @@ class OutboundLink:
         return messages[:credit]
 
     def _send_unsent(self) -> None:
-        """Messages of receive-and-delete are gone from the queue: they wait here for credit."""
+        """Receive-and-delete messages are already gone from the queue: they wait here for
+        credit."""
         link = self._link
         while self._unsent and link.credit > 0:
             link.send(self._unsent.popleft(), NO_LOCK, True, 0, None)
 
     def ran_dry(self, source: Source, unused: int) -> None:
-        """A source gave what it had; what it did not use goes to the others."""
+        """A source delivered what it had; its unused room goes to the others."""
         room = self._room()
         if self._link.drain and unused == 0 and not self._may_drain(room):
             if self._to_drain is not None:
@@ -261,7 +265,7 @@ class OutboundLink:
                 self._pull_spread()
 
     def has_messages(self, source: Source) -> None:
-        """A source has something to give."""
+        """A source has messages."""
         self._ready.append(source)
         self.pull()
 
@@ -309,7 +313,7 @@ class OutboundLink:
             self._trace(deliveries, outcome, 0.0, None)
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        """The fragment has settled, or could not."""
+        """The fragment has settled, or failed."""
         assert isinstance(request, Settlement)
         meter = self._connection.gateway.meters.settlement
         elapsed_s = time.monotonic() - request.begun_s
@@ -337,7 +341,7 @@ class OutboundLink:
         elapsed_s: float,
         error: BusError | None,
     ) -> None:
-        """A settlement is over: let its spans be made where messages are traced."""
+        """A settlement ended: make its spans where messages are traced."""
         tracing = self._connection.gateway.namespace.tracing
         if tracing is not None:
             locks = [lock_of(delivery) for delivery in deliveries]
@@ -355,7 +359,7 @@ class OutboundLink:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Settled deliveries made room."""
+        """Settled deliveries freed window space."""
         self.pull()
         if not self._is_closed:
             self._connection.wake(self._link.session)

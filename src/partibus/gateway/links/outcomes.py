@@ -1,4 +1,4 @@
-"""What a client's settlement asks for: delivery states to outcomes and overlays.
+"""What a client's settlement requests: delivery states as outcomes and overlays.
 
 Owns the reading of dispositions (AMQ-2, CON-27) and of the properties that a settlement may
 change. Used by receiving links and by settlement through the management node.
@@ -51,7 +51,7 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
         return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
     if isinstance(state, TransactionalState):
         raise ArgumentError("A transactional state holds an outcome, not another such state.")
-    # `released`, and a settlement without any state: unlock, count nothing, lose nothing.
+    # `released`, and a settlement without a state: unlock without counting a delivery.
     return Outcome.RELEASE, None, RELEASED
 
 
@@ -84,7 +84,7 @@ def _cut(text: str | None) -> str | None:
 
 
 def outgrows(header_bytes: int, outcome: Outcome, overlay: Overlay) -> bool:
-    """Whether a settlement would make a message's header larger than is allowed (MSG-4)."""
+    """Whether a settlement would make a message's header exceed its limit (MSG-4)."""
     if outcome not in (Outcome.ABANDON, Outcome.DEFER):
         return False
     return header_bytes + len(overlay.properties) > HEADER_BYTES_MAX

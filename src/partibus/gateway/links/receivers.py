@@ -1,8 +1,8 @@
-"""How many receivers stand on each entity of this process (QTA-10).
+"""How many receivers each entity of this process has (QTA-10).
 
-Owns the counts and the refusal of one too many. A topic counts those of all its subscriptions,
-an entity those of its dead letters too. Connections tell when a receiver comes and goes; a
-receiver that waits for a session is one as well.
+Owns the counts and the refusal of one too many. A topic counts those of all its subscriptions, an
+entity those of its dead letters too. Connections report receivers that come and go; a receiver that
+waits for a session counts too.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ class Receivers:
     _counts: Counter[str] = field(init=False, default_factory=Counter)
 
     def require_room(self, address: Address) -> None:
-        """Raise ServerBusy when the entity has as many receivers as it may."""
+        """Raise ServerBusy when the entity has the maximum number of receivers."""
         most = self.namespace.profile.receives_per_entity_max
         if self._counts[path_key(address.entity)] >= most:
             raise ServerBusy(
@@ -30,11 +30,11 @@ class Receivers:
             )
 
     def add(self, path: str) -> None:
-        """A receiver was let in at this path."""
+        """A receiver was admitted at this path."""
         self._counts[_key(path)] += 1
 
     def remove(self, path: str) -> None:
-        """It has gone."""
+        """A receiver has left."""
         key = _key(path)
         self._counts[key] -= 1
         if self._counts[key] <= 0:

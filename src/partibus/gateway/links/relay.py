@@ -2,7 +2,8 @@
 
 Owns the sends of a link whose target has no address, the anonymous terminus of AMQP: the `to` of a
 message is where it goes, and rights and limits are those of that entity (AMQ-6). A message that
-cannot go there is rejected alone. Plain sending links are `inbound`'s, which is made for speed.
+cannot go there is rejected on its own. Plain sending links are served by `inbound`, which is made
+for speed.
 """
 
 from collections.abc import Sequence
@@ -45,14 +46,14 @@ class RelayLink:
         self._used = 0
         self._last_presettled = -1
         self._unconfirmed: dict[int, int] = {}
-        """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
+        """Bytes of each pending send, by delivery id; those sent settled have negative ids."""
 
     def open(self) -> None:
-        """Let the client begin."""
+        """Grant the client its first credit."""
         self._link.set_credit(CREDIT)
 
     def transfer(self, event: TransferReceived) -> None:
-        """Take a message to the entity that it names."""
+        """Send a message to the entity that it names."""
         self._used += 1
         try:
             entity, message = self._read(event.payload)
@@ -68,7 +69,7 @@ class RelayLink:
         self._top_up()
 
     def _read(self, payload: bytes) -> tuple[Entity, NewMessage]:
-        """The entity that a message is for, and the message as it is stored there."""
+        """The entity that a message is for, and its stored form there."""
         try:
             to = decode_properties(payload, parse_sections(payload)).to
         except DecodeError as cause:
@@ -124,7 +125,7 @@ class RelayLink:
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        """Accept the sends that are durable now."""
+        """Accept the sends that are now durable."""
         self._answer(requests, ACCEPTED)
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
@@ -150,7 +151,7 @@ class RelayLink:
             self._link.set_credit(max(0, CREDIT - len(self._unconfirmed)))
 
     def closed(self) -> None:
-        """The link is gone; what is under way stays in memory until the store has it."""
+        """The link is gone; pending sends stay in memory until the store has them."""
         size = sum(self._unconfirmed.values())
         self._connection.unconfirmed_bytes -= size
         self._connection.gateway.memory.orphaned(size)

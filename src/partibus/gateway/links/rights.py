@@ -1,8 +1,8 @@
-"""Which links of a connection have lost the right to go on (SAS-10).
+"""Which links of a connection have lost their right (SAS-10).
 
-Owns the right that a link needs as long as it lives: Send on each entity that it sends to, Listen
-on the one that it receives from. Asked by the connection when a grant has ended; what follows is
-the connection's.
+Owns the right that a link needs while it is open: Send on each entity that it sends to, Listen on
+the one that it receives from. Called by the connection when a grant has ended; the connection then
+drops the links.
 """
 
 from collections.abc import Iterable, Iterator

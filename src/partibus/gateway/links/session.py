@@ -1,9 +1,9 @@
 """A link on which a client receives one session.
 
-Owns the way to a session: the attach is answered when one is held, by its id or whichever has
-waited longest over all fragments, or refused when there is none in time (SES-3, SES-4). From
-then on it is a receiving link with a single source, whose locks are all the session's. The
-session is released when the link goes (SES-7), and the link goes when the session is lost.
+Owns how a session is accepted: the attach is answered when one is held, by its id or the one that
+has waited longest over all fragments, or refused when there is none in time (SES-3, SES-4). After
+that it is a receiving link with a single source, whose locks are all the session's. The session is
+released when the link closes (SES-7), and the link is detached when the session is lost.
 """
 
 import uuid
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
 LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
 WAIT_MS_DEFAULT: Final = 59_000
-"""How long a client waits for a session that did not say; it gives up itself after a minute."""
+"""How long a client that set no time-out waits for a session; clients give up after a minute."""
 LOST_NOTICE_MS: Final = 2_000
-"""How long a link outlives the lock of its session. The service takes its time, too: a client that
-waits for messages as long as the lock lasts, and no longer, leaves before the answer."""
+"""How long a link outlives the lock of its session. The service has a delay, too: a client that
+waits for messages exactly as long as the lock lasts leaves before it is detached."""
 _EPOCH_TICKS: Final = 621_355_968_000_000_000
 _TICKS_PER_MS: Final = 10_000
 
 
 @dataclass(eq=False)
 class HeldSession:
-    """A session that a link holds, for operations apart from the link."""
+    """A session that a link holds, for operations outside of the link."""
 
     fragment: Fragment
     session_id: str
@@ -84,7 +84,7 @@ class SessionLink(OutboundLink):
         self._entity_path = entity.record.path
         fragments = entity.fragments
         self._takes_over = 0
-        """The lock of another receiver, whose place is to be taken (SES-27)."""
+        """The lock of the receiver to be replaced (SES-27)."""
         gateway = connection.gateway
         if asked.token is not None:
             fragments, self._takes_over = self._holder(fragments, asked.token)
@@ -100,7 +100,7 @@ class SessionLink(OutboundLink):
     def _holder(
         self, fragments: Sequence[Fragment], token: uuid.UUID
     ) -> tuple[list[Fragment], int]:
-        """The fragment that has given a lock token, and the number of the lock there."""
+        """The fragment that issued a lock token, and the number of the lock there."""
         for fragment in fragments:
             prefix = self._connection.gateway.token_prefix(fragment.fragment_id)
             number = prefix.number_of(token)
@@ -109,7 +109,7 @@ class SessionLink(OutboundLink):
         raise SessionLockLost
 
     def open(self) -> None:
-        """Ask for the session; the client's attach is answered when it is held."""
+        """Request the session; the client's attach is answered when it is held."""
         for source in self._candidates:
             source.is_exclusive = self._filter.is_exclusive
         if self._wanted is not None or self._takes_over:
@@ -143,7 +143,8 @@ class SessionLink(OutboundLink):
         self._found(asked, heads_ms)
 
     def _found(self, asked: list[SessionSource], heads_ms: list[int | None]) -> None:
-        """Take the oldest of what the fragments have; wait at all of them when none has any."""
+        """Take the oldest session that the fragments have; wait at all of them when there is
+        none."""
         if self._is_closed:
             return
         heads = [(head_ms, place) for place, head_ms in enumerate(heads_ms) if head_ms]
@@ -169,7 +170,7 @@ class SessionLink(OutboundLink):
     def session_accepted(
         self, source: SessionSource, session_id: str, locked_until_ms: int, lock: int
     ) -> None:
-        """A session is held: answer the client, and let the other fragments be."""
+        """A session is held: answer the client, and stop waiting at the other fragments."""
         if self._held is not None:
             source.close()
             return
@@ -195,7 +196,7 @@ class SessionLink(OutboundLink):
                 source.close()
 
     def session_refused(self, source: SessionSource, error: BusError) -> None:
-        """A fragment has no session to give: look again, or tell the client."""
+        """A fragment has no session to give: search again, or refuse the client."""
         if self._held is not None:
             return
         is_certain = self._wanted is not None or self._takes_over
@@ -205,7 +206,7 @@ class SessionLink(OutboundLink):
             self._connection.drop(self._link, error)
 
     def session_lost(self, source: SessionSource, error: BusError) -> None:
-        """The session is held no more: it is free at once, and the link goes a moment later."""
+        """The session is lost: it is free at once, and the link is detached a moment later."""
         if not isinstance(error, SessionLockLost):
             self._connection.drop(self._link, error)
             return
@@ -215,7 +216,7 @@ class SessionLink(OutboundLink):
         self._timer = self._connection.gateway.scheduler.call_later_ms(LOST_NOTICE_MS, drop)
 
     def out_of_reach(self, source: SessionSource) -> None:
-        """A fragment cannot be reached, and its sessions are free again."""
+        """A fragment is unreachable, and its sessions are free again."""
         if self._held is not None:
             self._connection.drop(self._link, SessionLockLost())
         elif self._wanted is not None or self._takes_over:
@@ -245,12 +246,12 @@ class SessionLink(OutboundLink):
         """The link is gone, and the session is released."""
         self._is_closed = True
         held, sessions = self._held, self._connection.held_sessions
-        # The client may hold the session by another link already.
+        # The client may already hold the session by another link.
         if held is not None and sessions.get((self._entity_path, held.session_id)) is self:
             del sessions[self._entity_path, held.session_id]
         self._stop_waiting(None)
 
 
 def _token(source: SessionSource, lock: int) -> uuid.UUID:
-    """The lock of a session as its holder may hand it on."""
+    """The lock of a session as a token that its holder may pass on."""
     return uuid.UUID(bytes=source.token_prefix.in_uuids + pack_number(lock))

@@ -19,11 +19,11 @@ NON_EXCLUSIVE_FILTERS: Final = (
     "com.microsoft:non-exclusive-session-filter:list",
     "com.microsoft:non-exclusive-session-filter",
 )
-"""The name of the list's type, under which .NET puts it, and the same without its suffix."""
+"""The name of the list's type, which .NET uses as key, and the same without its suffix."""
 
 
 class SessionFilter:
-    """What an attach asks for: which session, alone or not, and whose place to take."""
+    """What an attach asks for: which session, exclusively or not, and whose place to take."""
 
     __slots__ = ("_filters", "_key", "is_exclusive", "session_id", "token")
 
@@ -32,7 +32,7 @@ class SessionFilter:
         self._key = key
         self.is_exclusive = key == SESSION_FILTER
         self.token: uuid.UUID | None = None
-        """The lock of another receiver, whose place is to be taken (SES-27)."""
+        """The lock of the receiver to be replaced (SES-27)."""
         asked = filters[key]
         value = asked.value if isinstance(asked, Described) else asked
         if not self.is_exclusive:
@@ -40,7 +40,7 @@ class SessionFilter:
         self.session_id = _session_id(value)
 
     def answered(self, session_id: str, token: uuid.UUID) -> dict[str, object]:
-        """All filters of the attach, this one with what was given."""
+        """All filters of the attach, with the granted session in this one."""
         asked = self._filters[self._key]
         given: object = session_id if self.is_exclusive else [session_id, token]
         answer = Described(asked.descriptor, given) if isinstance(asked, Described) else given

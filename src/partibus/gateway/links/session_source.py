@@ -1,7 +1,7 @@
 """One fragment as the source of a session link.
 
-Owns the link's consumer at that fragment while a session is sought and held there. It carries
-the link's wish there and the session's fate back; the link decides.
+Owns the link's consumer at that fragment while a session is sought and held there. It passes the
+link's request there and the outcome back; the link decides.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -33,7 +33,7 @@ class SessionDrawer(Drawer, Protocol):
         ...
 
     def out_of_reach(self, source: "SessionSource") -> None:
-        """The fragment cannot be reached."""
+        """The fragment is unreachable."""
         ...
 
 
@@ -62,7 +62,7 @@ class SessionSource(Source):
         return self._fragment.is_available
 
     def accept(self, session_id: str | None, waits: bool, takes_over: int = 0) -> None:
-        """Ask for a session, for any, or for the place of who holds a lock."""
+        """Request a session, any session, or to replace the holder of a lock."""
         self._is_waiting = waits
         consumer, is_exclusive = self._session_consumer, self.is_exclusive
         command = AcceptSession(consumer, session_id, waits, is_exclusive, takes_over)
@@ -71,7 +71,7 @@ class SessionSource(Source):
     # --- from the fragment ------------------------------------------------------------------
 
     def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
-        """A session is held; when the link has left, its farewell is on the way there."""
+        """A session is held; if the link has left, its detach is already under way."""
         self._is_waiting = False
         if not self.is_closed:
             self._session_link.session_accepted(self, session_id, locked_until_ms, lock)
@@ -82,17 +82,17 @@ class SessionSource(Source):
             self._session_link.session_refused(self, error)
 
     def session_lost(self, error: BusError) -> None:
-        """The session is held no more."""
+        """The session is lost."""
         if not self.is_closed:
             self._session_link.session_lost(self, error)
 
     def interrupted(self) -> None:
-        """The fragment is out of reach and has released its sessions."""
+        """The fragment is unreachable and has released its sessions."""
         super().interrupted()
         if not self.is_closed:
             self._session_link.out_of_reach(self)
 
     def resumed(self) -> None:
-        """It is back: who waited for any session stands in line again."""
+        """It is back: a link that waited for any session gets in line again."""
         if self._is_waiting and not self.is_closed:
             self.accept(None, True)

@@ -1,8 +1,8 @@
 """One fragment as the source of a receiving link.
 
-Owns the link's consumer at that fragment: the prefix of its lock tokens, the base of its
-sequence numbers and the demand under way. The link decides how its room is spread over its
-sources; a source only carries demand there and messages back.
+Owns the link's consumer at that fragment: the prefix of its lock tokens, the base of its sequence
+numbers and the current demand. The link decides how its room is spread over its sources; a source
+only passes demand there and messages back.
 """
 
 from collections.abc import Sequence
@@ -82,9 +82,9 @@ class Source:
         self.token_prefix = gateway.token_prefix(fragment.fragment_id)
         self.sequence_base = client_sequence(fragment.index, 0)
         self.taken = 0
-        """Messages it has given since the beginning."""
+        """Messages it has delivered since the beginning."""
         self.granted = 0
-        """Messages it may still give for the demand under way."""
+        """Messages it may still deliver for the current demand."""
         self.is_closed = False
 
     def _new_consumer(self, deletes: bool) -> Consumer:
@@ -103,12 +103,12 @@ class Source:
     # --- to the fragment --------------------------------------------------------------------
 
     def demand(self, count: int, drain: bool) -> None:
-        """Let it deliver up to this many more messages."""
+        """Allow it to deliver up to this many more messages."""
         self.granted = count
         self._fragment.submit(Demand(self._consumer, self.taken + count, drain))
 
     def show_interest(self) -> None:
-        """Hear when messages wait there."""
+        """Ask to be notified when messages wait there."""
         self._fragment.submit(Interest(self._consumer))
 
     def settle(
@@ -162,7 +162,7 @@ class Source:
 
 
 class Lock:
-    """What a delivery carries along for its settlement."""
+    """What a delivery keeps for its settlement."""
 
     __slots__ = ("header_bytes", "source", "token", "trace")
 
@@ -170,9 +170,9 @@ class Lock:
         self.source = source
         self.token = token
         self.header_bytes = header_bytes
-        """Size of the message's header and properties as it was delivered."""
+        """Size of the message's header and properties as delivered."""
         self.trace: TracedMessage | None = None
-        """What the span of its settlement must know, where there is one."""
+        """What the span of its settlement needs, where there is one."""
 
 
 def lock_of(delivery: Delivery) -> Lock:

@@ -1,4 +1,4 @@
-"""Sends on their way to the fragments of an entity.
+"""Submission of sends to the fragments of an entity.
 
 Owns which fragment each message of a sender goes to, what one command carries, and what to try
 when a fragment's store is down. Messages without a key go to another fragment, so that the
@@ -62,7 +62,7 @@ class Submission:
             self._traces.add(messages)
 
     def submit(self) -> None:
-        """Hand over to the fragment."""
+        """Submit to the fragment."""
         if self._traces is not None:
             self._traces.storing(self._fragment.index)
         command = Enqueue(self, self._messages, self._requests, self._byte_count)
@@ -71,7 +71,7 @@ class Submission:
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        """All is durable."""
+        """All of it is durable."""
         if self._traces is not None:
             self._traces.answered(None)
         self._sender.confirmed(requests, first_sequence, dropped)
@@ -104,7 +104,7 @@ class Submission:
 
 
 class Submissions:
-    """What a sender has gathered: one command for each fragment, and for keyed and keyless."""
+    """What a sender has gathered: a command for each fragment, with keyed and keyless apart."""
 
     __slots__ = ("_by_place", "_fragments", "_sender", "_tracing")
 
@@ -118,13 +118,14 @@ class Submissions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be submitted."""
+        """Whether there is nothing to submit."""
         return not self._by_place
 
     def route(self, messages: list[NewMessage], request: int, byte_count: int) -> int:
         """Put the messages of one send with others for the same fragment.
 
-        Returns the number of parts, each of which is confirmed or refused for itself."""
+        Returns the number of parts, each of which is confirmed or refused separately.
+        """
         if len(self._fragments) == 1:
             self._to(self._fragments[0], False).add(messages, request, byte_count)
             return 1
@@ -150,14 +151,14 @@ class Submissions:
         return submission
 
     def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:
-        """A batch is split only when every part can be stored: a retry would double the rest."""
+        """A batch is split only when every part can be stored: a retry would duplicate the rest."""
         router = self._sender.router
         for key, _ in groups:
             if key is not None and not router.keyed(key).is_available:
                 raise fragment_unavailable(router.keyed(key), self._sender.path)
 
     def submit(self) -> None:
-        """Hand over everything, as one command for each place."""
+        """Submit everything, as one command for each destination."""
         if self._by_place:
             submissions, self._by_place = self._by_place, {}
             for submission in submissions.values():

@@ -1,9 +1,9 @@
 """Deferred messages by their sequence numbers (DEF-2).
 
-Owns `receive-by-sequence-number`. What it gives is locked like any other message and settled
-by its token. Numbers of several fragments may stand in one request that locks; one that
-deletes must keep to a single fragment, since it could not be taken back. A message whose stored
-bytes are damaged is left out: it stays deferred, unless the request deletes.
+Owns `receive-by-sequence-number`. Its messages are locked like any other and settled by token. A
+request that locks may name numbers of several fragments; one that deletes must keep to a single
+fragment, since it could not be undone. A message whose stored bytes are damaged is left out: it
+stays deferred, unless the request deletes.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
 
 
 def _let_go(request: "ManagementRequest", fragment: Fragment, messages: Sequence[Held]) -> None:
-    """Unlock what is not given after all; it stays deferred."""
+    """Unlock what is not returned after all; it stays deferred."""
     if messages:
         tokens = [held.token for held in messages]
         fragment.submit(Settle(None, None, request.subqueue, tokens, Outcome.RELEASE))
@@ -77,7 +77,7 @@ def _let_go(request: "ManagementRequest", fragment: Fragment, messages: Sequence
 def _session(
     request: "ManagementRequest", groups: Sequence[tuple[Fragment, list[int]]]
 ) -> tuple[str | None, int]:
-    """The session that the messages must be in, and its lock, where there are sessions (DEF-7)."""
+    """The session of the messages and its lock, where there are sessions (DEF-7)."""
     if not request.is_in_sessions:
         return None, 0
     held = request.held_session()
@@ -109,7 +109,7 @@ def _encode(
 def _trace(
     request: "ManagementRequest", fragment: Fragment, result: Messages, deletes: bool
 ) -> None:
-    """Messages are handed to a receiver, as on a link."""
+    """Messages are delivered to a receiver, as on a link."""
     gateway = request.node.connection.gateway
     tracing = gateway.namespace.tracing
     if tracing is None:
@@ -121,7 +121,7 @@ def _trace(
 
 
 def by_fragment(entity: Entity, sequences: Sequence[int]) -> list[tuple[Fragment, list[int]]]:
-    """Sequence numbers by the fragment that their top bits name, as its own numbers."""
+    """Sequence numbers by the fragment in their top bits, as its own numbers."""
     groups: dict[int, list[int]] = {}
     for sequence in sequences:
         index, number = split_sequence(sequence)

@@ -1,7 +1,7 @@
-"""Batch delete: waiting messages leave without being received (BAT-6).
+"""Batch delete: waiting messages are deleted without being received (BAT-6).
 
-Owns `batch-delete-messages`. Locked, deferred and scheduled messages are passed over. The
-fragments of a partitioned entity are asked one after the other until enough are deleted.
+Owns `batch-delete-messages`. Locked, deferred and scheduled messages are skipped. The fragments of
+a partitioned entity are asked one after the other until enough are deleted.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ def batch_delete_messages(request: "ManagementRequest") -> None:
 
 
 class _Deletion:
-    """One request on its way through the fragments."""
+    """One request while it visits the fragments."""
 
     __slots__ = ("_before_ms", "_deleted", "_fragments", "_request", "_wanted")
 

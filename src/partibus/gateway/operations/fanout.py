@@ -1,4 +1,4 @@
-"""One request, several fragments: answers are collected and given together.
+"""One request, several fragments: answers are collected and returned together.
 
 Owns the waiting. Each fragment answers on its own; when the last has answered, the request
 is finished with the results in the order in which the fragments were asked, or failed with
@@ -15,7 +15,7 @@ from partibus.fragment.message import Held
 Result = TypeVar("Result")
 Messages = tuple[Sequence[Held], Sequence[bytes]]
 Stored = tuple[int, Sequence[int]]
-"""The first number, and the places of what was dropped as a duplicate."""
+"""The first number, and the indexes of dropped duplicates."""
 
 
 class FanOut(Generic[Result]):
@@ -42,11 +42,11 @@ class FanOut(Generic[Result]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the request has had its answer."""
+        """Whether the request has been answered."""
         return self._missing == 0
 
     def end(self, results: list[Result | None]) -> None:
-        """Give these results now, and wait for nobody else."""
+        """Return these results now, and wait for no other fragment."""
         self._missing = 0
         self._finish(results)
 
@@ -56,7 +56,7 @@ class FanOut(Generic[Result]):
         self._count_down()
 
     def put_error(self, part: int, error: BusError) -> None:
-        """One fragment could not do its part."""
+        """One fragment failed."""
         if self._error is None:
             self._error = error
         self._count_down()
@@ -83,7 +83,7 @@ class FragmentPort(Generic[Result]):
         self.fan_out.put(self.part, result)
 
     def failed(self, error: BusError) -> None:
-        """The fragment could not do its part."""
+        """The fragment failed."""
         self.fan_out.put_error(self.part, error)
 
 
@@ -129,7 +129,7 @@ class RenewPart(FragmentPort[Sequence[int]]):
 
 
 class SettlePart(FragmentPort[int]):
-    """The port of one fragment that settles locks; gives how many were lost."""
+    """The port of one fragment that settles locks; returns how many were lost."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Locks by token: renewal, and settlement apart from the link that received.
+"""Locks by token: renewal, and settlement outside of the receiving link.
 
 Owns `renew-lock` and `update-disposition`. A lock is addressed by its token alone, from any
 connection that may listen (LCK-6, ASK-8); the token names its fragment, and a request with
@@ -51,7 +51,7 @@ class LockGroup:
 
 
 def renew_lock(request: "ManagementRequest") -> None:
-    """Extend locks; the answer has one expiration a token, in order (LCK-3)."""
+    """Extend locks; the answer has one expiration per token, in order (LCK-3)."""
     if request.is_in_sessions:
         raise InvalidOperation(
             "Messages of a session have no lock of their own; renew the lock of the session."
@@ -101,7 +101,7 @@ def update_disposition(request: "ManagementRequest") -> None:
 def _traced(
     request: "ManagementRequest", groups: Sequence[LockGroup], outcome: Outcome
 ) -> Callable[[BusError | None], None]:
-    """Makes the spans of a settlement when it is over; nothing where none is traced."""
+    """Makes the spans of a settlement when it ends; does nothing when none is traced."""
     tracing = request.node.connection.gateway.namespace.tracing
     if tracing is None:
         return _untraced
@@ -155,7 +155,7 @@ def _locks(request: "ManagementRequest") -> tuple[list[LockGroup], int]:
 
 
 def _find(request: "ManagementRequest", token: object) -> tuple[Fragment, int]:
-    """The fragment of a token and its own number there; a stranger is a lost lock (LCK-5)."""
+    """The fragment of a token and its own number there; an unknown one is a lost lock (LCK-5)."""
     if isinstance(token, uuid.UUID):
         gateway = request.node.connection.gateway
         for fragment in request.entity.fragments:

@@ -1,11 +1,10 @@
 """Peek: copies of messages from a sequence number on, over all fragments of an entity.
 
-Owns `peek-message` and the positions that let repeated peeks walk a partitioned entity: what
-the fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on
-where its last one ended in every fragment. A sequence number that is not that of the last
-peek starts again in the fragment it names and goes on to those with higher indexes. Where the
-server is set to the vendor's way, a peek shows only what the first fragment to answer with
-messages has (SEED-13, CON-6).
+Owns `peek-message` and the positions that let repeated peeks walk a partitioned entity: what the
+fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on where its
+last one ended in every fragment. A sequence number other than that of the last peek starts again in
+the fragment it names and goes on to those with higher indexes. With the vendor's behaviour
+configured, a peek shows only messages of the first fragment that answers with any (SEED-13, CON-6).
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 PEEK_BYTES_MAX: Final = 256 * KILOBYTE
 """Size of one answer (PEK-7); a single larger message is still shown."""
 POSITIONS_MAX: Final = 256
-"""Cursors a connection keeps; the oldest is forgotten, and its walk starts again."""
+"""Positions a connection keeps; the oldest is forgotten, and its walk starts again."""
 
 
 class PeekPosition:
-    """Where one receiver's walk over several fragments stands."""
+    """The position of one receiver's walk over several fragments."""
 
     __slots__ = ("is_merged", "last", "next_numbers")
 
     def __init__(self, next_numbers: dict[int, int], is_merged: bool) -> None:
         self.next_numbers = next_numbers
-        """By fragment index, the number to go on from; absent fragments are passed over."""
+        """By fragment index, the number to continue from; absent fragments are skipped."""
         self.is_merged = is_merged
         self.last = -1
         """The sequence number that the last answer ended with."""
@@ -51,10 +50,10 @@ _NOTHING: Final[Messages] = ((), ())
 
 
 class FirstToShow(FanOut[Messages]):
-    """The first fragment that shows messages answers for all; the others are not waited for."""
+    """The first fragment that returns messages answers for all; the others are not waited for."""
 
     def put(self, part: int, result: Messages) -> None:
-        """Take what one fragment shows, unless another was first."""
+        """Take the answer of one fragment, unless another was first."""
         if self.is_over:
             return
         if not result[0]:
@@ -65,13 +64,13 @@ class FirstToShow(FanOut[Messages]):
         self.end(shown)
 
     def put_error(self, part: int, error: BusError) -> None:
-        """A failure counts only when no fragment has anything to show."""
+        """A failure counts only when no fragment has any messages."""
         if not self.is_over:
             super().put_error(part, error)
 
 
 def peek_message(request: "ManagementRequest") -> None:
-    """Show messages; 204 when there are none."""
+    """Return messages; 204 when there are none."""
     require_receivable(request.entity)
     most = request.node.connection.gateway.profile.peek_messages_max
     count = min(request.number("message-count", 1), most)
@@ -111,7 +110,7 @@ def peek_message(request: "ManagementRequest") -> None:
 def _position(
     request: "ManagementRequest", from_sequence: int, session_id: str | None
 ) -> PeekPosition:
-    """The walk that a peek goes on with, or a new one."""
+    """The walk that a peek continues, or a new one."""
     positions = request.node.connection.peek_positions
     key = (request.entity.record.path, request.subqueue, session_id, request.link_name)
     position = positions.get(key)
@@ -137,7 +136,7 @@ def _position(
 def _ordered(
     position: PeekPosition, asked: Sequence[Fragment], results: Sequence[Messages | None]
 ) -> Iterator[Found]:
-    """What the fragments showed, in the order of the walk."""
+    """The messages of all fragments, in the order of the walk."""
     found: list[Found] = []
     for fragment, result in zip(asked, results, strict=True):
         assert result is not None
@@ -150,7 +149,7 @@ def _ordered(
 def _choose(
     position: PeekPosition, found: Iterator[Found], count: int, omits_body: bool
 ) -> list[object]:
-    """As many as were asked for and fit, and the position moved behind them."""
+    """As many as were asked for and fit, with the position moved behind them."""
     shown: list[object] = []
     byte_count = 0
     for fragment, held, body in found:
@@ -167,6 +166,6 @@ def _choose(
 
 
 def without_body(payload: bytes) -> bytes:
-    """A message up to its body; a footer speaks of the body and goes with it."""
+    """A message without its body and its footer, which describes the body."""
     body_at = parse_sections(payload).body_offset
     return payload if body_at < 0 else payload[:body_at]

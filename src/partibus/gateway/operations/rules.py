@@ -1,8 +1,8 @@
 """The rules of a subscription through its management node: add, remove, list.
 
-Owns these three operations and the forms that rules have on the wire (amqp-contract 7.3 to
-7.5). They need the right Listen, as the SDKs' rule managers promise. What makes a rule valid
-is said by the catalog; what it selects, by `partibus.rules`.
+Owns these three operations and the forms that rules have on the wire (amqp-contract 7.3 to 7.5).
+They need the right Listen, as the SDKs' rule managers promise. The catalog decides whether a rule
+is valid; `partibus.rules` decides what it selects.
 """
 
 import datetime
@@ -45,7 +45,7 @@ TRUE_FILTER: Final = ULong(0x13_7000_0007)
 FALSE_FILTER: Final = ULong(0x13_7000_0008)
 CORRELATION_FILTER: Final = ULong(0x13_7000_0009)
 COMPATIBILITY: Final = Int(20)
-"""The level of the SQL dialect, which clients pass over."""
+"""The level of the SQL dialect, which clients ignore."""
 
 _CORRELATION_KEYS: Final = {
     "correlation-id": "correlation_id",
@@ -61,7 +61,7 @@ _CORRELATION_KEYS: Final = {
 
 
 def add_rule(request: "ManagementRequest") -> None:
-    """Add a rule; the next message sees it (FLT-10)."""
+    """Add a rule; it applies from the next message on (FLT-10)."""
     rule = _rule(_rule_name(request), request.fields.get("rule-description"))
 
     def edit(record: EntityRecord, rules: "Rules") -> "Rules":
@@ -73,7 +73,7 @@ def add_rule(request: "ManagementRequest") -> None:
 
 
 def remove_rule(request: "ManagementRequest") -> None:
-    """Remove a rule; without any, nothing is selected (FLT-5)."""
+    """Remove a rule; without any rule nothing is selected (FLT-5)."""
     name = _rule_name(request)
 
     def edit(record: EntityRecord, rules: "Rules") -> "Rules":
@@ -106,7 +106,7 @@ def _change(request: "ManagementRequest", edit: "Edit") -> None:
 
 
 def _note(request: "ManagementRequest", error: BusError | None) -> None:
-    """Rules are administration, also when they come by AMQP."""
+    """Record a change of rules in the audit log, as for any administration."""
     connection = request.node.connection
     who = ", ".join(sorted({grant.who for grant in connection.grants.held}))
     what = f"{request.operation} {_subscription(request).path}"

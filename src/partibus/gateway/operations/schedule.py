@@ -1,7 +1,7 @@
 """Scheduling through the management node: schedule, and cancel by sequence number.
 
-Owns these two operations. What goes to one fragment is stored or refused as one (SCH-8);
-the numbers of cancelled messages name their fragments (SCH-12).
+Owns these two operations. Messages for one fragment are stored or refused together (SCH-8); the
+numbers of cancelled messages name their fragments (SCH-12).
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def schedule_message(request: "ManagementRequest") -> None:
 
 
 def messages_to_schedule(request: "ManagementRequest") -> tuple[list[NewMessage], list[bytes]]:
-    """The messages of a request, as they will be stored and as they came."""
+    """The messages of a request, in stored form and as received."""
     require_sendable(request.entity, request.node.node)
     items = request.fields.get("messages")
     if not isinstance(items, list) or not 0 < len(items) <= BATCH_MESSAGES_MAX:
@@ -84,7 +84,7 @@ def _numbers(count: int, first: int, dropped: Sequence[int]) -> list[int]:
 def _route(
     request: "ManagementRequest", messages: list[NewMessage]
 ) -> list[tuple[Fragment, list[NewMessage]]]:
-    """The messages by fragment: those of a key together, those without a key together."""
+    """The messages by fragment: those with the same key together, those without a key together."""
     gateway = request.node.connection.gateway
     fragments = request.entity.fragments
     router = Router(fragments, gateway.random_start(), gateway.namespace.profile.splits_batches)

@@ -1,7 +1,7 @@
-"""Sessions through the management node: their lock, their state, and which there are.
+"""Sessions through the management node: their lock, their state, and the list of them.
 
-Owns `renew-session-lock`, `get-session-state`, `set-session-state` and `get-message-sessions`.
-All but the last are for the holder alone, which is a link of the same connection (SES-12).
+Owns `renew-session-lock`, `get-session-state`, `set-session-state` and `get-message-sessions`. All
+but the last are only for the holder, a link of the same connection (SES-12).
 """
 
 from collections import deque
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
 
 TIME_MAX_MS: Final = 253_402_300_799_000
-"""The last second of the year 9999; from here on every session is meant (SES-18)."""
+"""The last second of the year 9999; this or later selects every session (SES-18)."""
 SESSIONS_MAX: Final = 10_000
-"""Ids in one answer; who asks for more gets the next ones with the next question."""
+"""Ids in one answer; the next ones follow with the next request."""
 
 
 def renew_session_lock(request: "ManagementRequest") -> None:
@@ -115,7 +115,7 @@ class _StateStored:
 
 
 class _Listing:
-    """One page on its way through the fragments."""
+    """One page while it is collected from the fragments."""
 
     __slots__ = ("_after_ms", "_fragments", "_ids", "_request", "_skip", "_to_skip", "_top")
 
@@ -130,7 +130,7 @@ class _Listing:
         self._top = top
 
     def go_on(self) -> None:
-        """Ask the next fragment for what is missing, or answer."""
+        """Ask the next fragment for the remaining ids, or answer."""
         missing = self._top - len(self._ids)
         if self._fragments and missing:
             fragment = self._fragments.popleft()
@@ -148,5 +148,5 @@ class _Listing:
         self.go_on()
 
     def failed(self, error: BusError) -> None:
-        """A fragment cannot; half a list would look like a whole one."""
+        """A fragment failed; a partial list would look like a complete one."""
         self._request.fail(error)

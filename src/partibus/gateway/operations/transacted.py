@@ -1,8 +1,8 @@
 """Operations of the management node that join a transaction (SCH-7, TXN-1).
 
-Owns how each of them is taken in: settlement by token, scheduling, and the cancellation of
-what was scheduled. Answers are provisional, as on links; what is scheduled is given its
-numbers at once, since clients wait for them before they commit.
+Owns how each of them joins: settlement by token, scheduling, and the cancellation of scheduled
+messages. Answers are provisional, as on links; scheduled messages get their numbers at once, since
+clients wait for them before they commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
 
 Numbers = tuple[int, int]
-"""The first of the numbers that were set aside, and the incarnation that they are valid for."""
+"""The first of the reserved numbers, and the incarnation that they are valid for."""
 
 
 @dataclass(eq=False, slots=True)
 class NumbersPart:
-    """The port of one fragment that sets numbers aside."""
+    """The port of one fragment that reserves numbers."""
 
     fan_out: FanOut[Numbers]
     part: int
@@ -44,7 +44,7 @@ class NumbersPart:
 
 
 def update_disposition(request: "ManagementRequest", transaction: Transaction) -> None:
-    """Settle by token at the commit; the locks are looked at now."""
+    """Settle by token at the commit; the locks are checked now."""
     groups, outcome, overlay = disposition(request)
     settlings = [
         Settling(group.fragment, request.subqueue, group.numbers, outcome, overlay)
@@ -99,7 +99,7 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
 
 
 def cancel_scheduled_message(request: "ManagementRequest", transaction: Transaction) -> None:
-    """Cancel at the commit, which fails when one of the messages is not scheduled any more."""
+    """Cancel at the commit, which fails if one of the messages is no longer scheduled."""
     groups = by_fragment(request.entity, request.numbers("sequence-numbers"))
     transaction.count_operations(sum([len(numbers) for _, numbers in groups]))
     for fragment, _ in groups:

@@ -1,8 +1,8 @@
 """The control link of transactions: declare and discharge [4.5].
 
-Owns the reading of control messages and their answers. A transaction belongs to the control
-link that declared it: when that closes, with its connection or alone, what is open is rolled
-back (TXN-11). What a transaction does is `transaction`'s.
+Owns the reading of control messages and their answers. A transaction belongs to the control link
+that declared it: when that closes, with its connection or alone, open transactions are rolled back
+(TXN-11). `transaction` owns the work of a transaction.
 """
 
 from dataclasses import dataclass, field
@@ -28,10 +28,10 @@ _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 
 
 def require_transactions(connection: "ClientConnection") -> None:
-    """Refuse a control link where there are no transactions.
+    """Refuse a control link where transactions are not supported.
 
-    No token is asked for: Java's client declares a transaction before it puts its first one. All
-    work needs rights of its own, and a connection without a token ends after 20 s (SAS-9).
+    No token is required: Java's client declares a transaction before it puts its first token. Each
+    operation checks its own rights, and a connection without a token ends after 20 s (SAS-9).
     """
     if not connection.gateway.namespace.profile.has_tier_features:
         raise errors.InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")
@@ -49,11 +49,12 @@ class CoordinatorLink:
     _is_closed: bool = field(init=False, default=False)
 
     def open(self) -> None:
-        """Let the client begin."""
+        """Grant the client its first credit."""
         self.link.set_credit(CREDIT)
 
     def transfer(self, event: TransferReceived) -> None:
-        """A control message; it is answered with an outcome, so it cannot be settled (TXN-11)."""
+        """A control message; it is answered with an outcome, so it must not be sent settled
+        (TXN-11)."""
         if event.settled:
             error = errors.InvalidOperation(
                 "Messages to a transaction coordinator must not be sent settled."
@@ -106,7 +107,7 @@ class CoordinatorLink:
         self.connection.has_output()
 
     def closed(self) -> None:
-        """The link is gone, and with it what was not discharged (TXN-11)."""
+        """The link is gone: roll back what was not discharged (TXN-11)."""
         self._is_closed = True
         for txn_id in self._declared:
             self.connection.transactions.roll_back(txn_id)
@@ -114,7 +115,7 @@ class CoordinatorLink:
 
 
 def _control(payload: bytes) -> tuple[int, list[object]]:
-    """What a control message asks for, by its code, and its fields."""
+    """The request of a control message, by its code, and its fields."""
     try:
         offset = parse_sections(payload).body_offset
         if offset < 0 or payload[offset : offset + 3] != _VALUE_DESCRIPTOR:

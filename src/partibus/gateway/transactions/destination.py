@@ -1,10 +1,10 @@
 """Where a transaction's messages go (TXN-4).
 
-Owns the one decision how a transaction reaches an entity beside its own. What lies in the
-transaction's store is stored there by the same entry. What lies in another store goes, by the
-same entry, into the outbox of the transaction's own fragment, whose courier carries it on after
-the commit (TXN-17). Asked by the scope of a transaction when messages are sent, and once more by
-the commit, since the first settlement may have moved the transaction; nothing else knows stores.
+Owns the one decision how a transaction reaches an entity other than its own. Messages for the
+transaction's store are stored there by the same entry. Messages for another store go, by the same
+entry, into the outbox of the transaction's own fragment, whose courier carries them on after the
+commit (TXN-17). Called by the scope of a transaction when messages are sent, and again by the
+commit, since the first settlement may have moved the transaction; nothing else knows stores.
 """
 
 from partibus.domain.partition_key import fragment_index
@@ -32,8 +32,9 @@ class Part:
 def transfer_destination(store: int, entity: Entity, key: str | None, start: int) -> Fragment:
     """The fragment of another entity that a message is for.
 
-    Without a key it is one in the transaction's store, if there is any; `start` is where to
-    begin to look. One in another store only says that the message has to be carried there."""
+    Without a key it is one in the transaction's store, if there is any; the search begins at
+    `start`. One in another store only means that a courier has to carry the message there.
+    """
     fragments = entity.fragments
     if key is not None:
         return fragments[fragment_index(key, len(fragments))]
@@ -42,8 +43,8 @@ def transfer_destination(store: int, entity: Entity, key: str | None, start: int
 
 
 def work_of(part: Part, store: int, home: Fragment) -> tuple[int, Command]:
-    """What the commit does with messages, and in which fragment: `home` is the transaction's
-    own, in this store."""
+    """The command for messages at the commit, and its fragment: `home` is the transaction's own, in
+    this store."""
     if part.store == store:
         command = Enqueue(SILENT, part.messages, [0], part.byte_count)
         return part.fragment.fragment_id, command
@@ -52,5 +53,5 @@ def work_of(part: Part, store: int, home: Fragment) -> tuple[int, Command]:
 
 
 def store_of(entity: Entity, fragment: Fragment) -> int:
-    """The number of the store that a fragment of an entity lives in."""
+    """The number of the store that a fragment of an entity is in."""
     return entity.record.fragments[fragment.index].store

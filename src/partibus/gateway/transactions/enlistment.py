@@ -1,9 +1,8 @@
 """Work that joins a transaction: sends, settlements, cancellations.
 
-Owns the way of an operation into an open transaction: its limits, its scope, the look at
-locks that a fragment takes at once, and the command that the commit will carry. Nothing is
-changed anywhere before the commit. Called by sending and receiving links and by the
-management node.
+Owns how an operation joins an open transaction: its limits, its scope, the check of locks, which a
+fragment makes at once, and the command for the commit. Nothing is changed anywhere before the
+commit. Called by sending and receiving links and by the management node.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ Failure = Callable[[BusError], None]
 
 @dataclass(eq=False)
 class Settling:
-    """Locks of one fragment that are settled alike."""
+    """Locks of one fragment that are settled in the same way."""
 
     fragment: Fragment
     subqueue: SubQueueType
@@ -63,7 +62,7 @@ def place_messages(
 def enlist_messages(
     transaction: Transaction, parts: Sequence[Part], tracing: Tracing | None
 ) -> None:
-    """Have messages stored at the commit."""
+    """Store messages at the commit."""
     for part in parts:
         transaction.add_messages(part)
         if tracing is not None:
@@ -78,7 +77,7 @@ def enlist_settlements(
     finish: Callable[[], None],
     fail: Failure,
 ) -> None:
-    """Look at the locks now, and have them settled at the commit when all of them are held."""
+    """Check the locks now, and settle them at the commit if all of them are held."""
     transaction.count_operations(sum([len(settling.tokens) for settling in settlings]))
     for settling in settlings:
         transaction.scope.settle(entity, settling.fragment, session)

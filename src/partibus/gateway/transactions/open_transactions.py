@@ -1,9 +1,9 @@
 """The transactions that a client has open on one connection.
 
-Owns their ids, their number, the bytes that they hold in memory, and the time at which the
-first of them runs out. A transaction is known to the connection that declared it and to no
-other. Control links declare and discharge; links of all kinds find a transaction here by the
-id that comes with their work.
+Owns their ids, their number, the bytes that they hold in memory, and the time at which the first of
+them expires. A transaction is known only to the connection that declared it. Control links declare
+and discharge; links of all kinds find a transaction here by the id in their transfers and
+dispositions.
 """
 
 import secrets
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 OPEN_MAX: Final = 1000
-"""Transactions that a connection may have open at a time."""
+"""Transactions that a connection may have open at the same time."""
 BYTES_MAX: Final = 128 * 1024 * 1024
-"""Messages that wait for a commit, over all transactions of a connection: room for the largest
-message that any profile allows."""
+"""Message bytes that wait for a commit, over all transactions of a connection: room for the largest
+message of any profile."""
 ID_BYTES: Final = 16
 
 
@@ -38,7 +38,7 @@ class OpenTransactions:
     _by_id: dict[bytes, Transaction] = field(init=False, default_factory=dict)
 
     def declare(self) -> Transaction:
-        """Open another."""
+        """Open a transaction."""
         if len(self._by_id) >= OPEN_MAX:
             raise QuotaExceeded(
                 f"A connection may have {OPEN_MAX} open transactions; discharge some of them."
@@ -76,7 +76,7 @@ class OpenTransactions:
 
     @property
     def byte_count(self) -> int:
-        """What the messages take that wait for a commit."""
+        """The bytes of messages that wait for a commit."""
         if not self._by_id:
             return 0
         return sum([transaction.byte_count for transaction in self._by_id.values()])
@@ -115,13 +115,13 @@ class OpenTransactions:
             transaction.roll_back()
 
     def expire(self, now_ms: int) -> None:
-        """Roll back what was not discharged in time; it stays known as the reason."""
+        """Roll back what was not discharged in time; the id stays known, with the reason."""
         for transaction in self._by_id.values():
             if transaction.is_due(now_ms):
                 transaction.expire()
 
     def next_deadline_ms(self) -> int | None:
-        """When the next of them runs out."""
+        """When the next of them expires."""
         times = [
             transaction.deadline_ms
             for transaction in self._by_id.values()

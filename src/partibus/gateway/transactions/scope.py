@@ -1,10 +1,10 @@
 """What a transaction may work on: one top-level entity, and one fragment of it.
 
-Owns the rules of where the work of a transaction may go (TXN-3, TXN-13, SEED-45 to SEED-53):
-the first operation pins it to an entity and a fragment, and all others must fit; when that is
-a send, the first settlement has the last word. Other entities may be sent to in cross-entity
-mode or by send-via (TXN-4 to TXN-6), in whatever store they are. Decides, and collects nothing:
-a transaction asks it before it takes an operation on.
+Owns the rules of where the work of a transaction may go (TXN-3, TXN-13, SEED-45 to SEED-53): the
+first operation pins it to an entity and a fragment, and all others must fit; when that is a send,
+the first settlement decides. Other entities may be sent to in cross-entity mode or by send-via
+(TXN-4 to TXN-6), whatever store they are in. It collects nothing: a transaction calls it before it
+accepts an operation.
 """
 
 from collections.abc import Sequence
@@ -52,12 +52,12 @@ class Pin:
         """The AMQP session of the first operation: links of the same one are in cross-entity
         mode with it."""
         self.is_firm = False
-        """A settlement or a send-via has named the entity; sends alone leave it open which of
-        their entities is the transaction's own, since work may overtake work on its way."""
+        """A settlement or a send-via has named the entity; sends alone leave it open which of their
+        entities is the transaction's own, since operations may overtake each other."""
         self.key: str | None = None
         """The key of the messages sent to the entity itself, once there is one."""
         self.has_numbers = False
-        """Numbers were set aside in its store, so that the transaction cannot leave it."""
+        """Numbers were reserved in its store, so the transaction cannot be moved to another."""
 
 
 def top_level(entity: Entity) -> str:
@@ -74,7 +74,7 @@ class Scope:
         self.pin: Pin | None = None
 
     def settle(self, entity: Entity, fragment: Fragment, session: object) -> None:
-        """Take a settlement in, or whatever else is done to messages of a fragment."""
+        """Check a settlement, or another operation on messages of a fragment."""
         pin = self._pinned(entity, fragment, session)
         if top_level(entity) != pin.top:
             pin = self._moved(pin, entity, fragment, session)
@@ -82,8 +82,8 @@ class Scope:
         pin.is_firm = True
 
     def _moved(self, pin: Pin, entity: Entity, fragment: Fragment, session: object) -> Pin:
-        """The entity of a first settlement is the transaction's own; those of sends that came
-        before it are other entities then."""
+        """The entity of a first settlement is the transaction's own; the entities of earlier sends
+        are then other entities."""
         if pin.is_firm or session is not pin.session:
             raise InvalidOperation(
                 f"{_spans(pin, entity)} Messages are settled on one entity; others may be sent to."
@@ -94,7 +94,7 @@ class Scope:
         return self.pin
 
     def number(self, parts: Sequence[Part]) -> None:
-        """Numbers are to be set aside for these messages, in the transaction's own store."""
+        """Numbers are to be reserved for these messages, in the transaction's own store."""
         pin = self.pin
         assert pin is not None
         for part in parts:
@@ -103,7 +103,7 @@ class Scope:
         pin.has_numbers = True
 
     def keeper(self, part: Part) -> tuple[Fragment, str]:
-        """The fragment that stores messages at the commit, as things stand, and its entity."""
+        """The fragment that would store the messages at a commit now, and its entity."""
         pin = self.pin
         assert pin is not None
         if part.store == pin.store:

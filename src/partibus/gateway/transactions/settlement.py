@@ -1,8 +1,8 @@
 """Settlements of a receiving link that are part of a transaction.
 
-Owns the reading of such a disposition and its answers. The answer says that the settlement
-was taken into the transaction and is provisional; what becomes of the message is decided by
-the commit, and until then it stays locked (TXN-2, TXN-16). Called by receiving links.
+Owns the reading of such a disposition and its answers. The answer is provisional: it confirms that
+the settlement has joined the transaction; the commit decides about the message, which stays locked
+until then (TXN-2, TXN-16). Called by receiving links.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReceivingLink(Protocol):
-    """What is needed of the link."""
+    """What a settlement needs of the link."""
 
     path: str
 
@@ -38,7 +38,7 @@ class ReceivingLink(Protocol):
         ...
 
     def answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
-        """Tell what became of settlements."""
+        """Report the outcome of settlements."""
         ...
 
 
@@ -81,8 +81,8 @@ def settle_in_transaction(
 def _settlings(
     deliveries: Sequence[Delivery], outcome: Outcome, overlay: Overlay | None
 ) -> list[Settling]:
-    """The locks of deliveries by fragment; messages whose headers would outgrow their limit
-    are dead-lettered, as outside of a transaction (MSG-4)."""
+    """The locks of deliveries by fragment; messages whose headers would exceed their limit are
+    dead-lettered, as outside of a transaction (MSG-4)."""
     groups: dict[Source, Settling] = {}
     swollen: list[Settling] = []
     for delivery in deliveries:

@@ -1,6 +1,6 @@
-"""The spans of the work of one transaction, which is there when the transaction has ended.
+"""The spans of the work of one transaction, made when it has ended.
 
-Owns what is noted of traced sends and settlements until then. A span goes from when the work came
+Owns what is remembered of traced sends and settlements until then. A span lasts from the operation
 to the answer to the discharge, so that it shows how long the transaction was open; one that was
 rolled back is an error. Made by the transaction, where the server exports traces.
 """
@@ -42,7 +42,7 @@ class TransactionTraces:
             self._work.append((Operation.SETTLE, word, path, message, now_ns, facts))
 
     def ended(self, error: BusError | None) -> None:
-        """It is committed, or it is not."""
+        """The transaction was committed or rolled back."""
         work, self._work = self._work, []
         end_ns = self._tracing.now_ns()
         for operation, name, path, message, start_ns, facts in work:

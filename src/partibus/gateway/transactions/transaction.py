@@ -1,11 +1,11 @@
 """One open transaction: the work it has collected, its limits and its end.
 
-Owns everything between declare and discharge of one transaction. Nothing of its work reaches
-a fragment before it is committed; then all of it goes as one command, and is there as a whole
-or not at all (TXN-2). An operation that was refused leaves nothing to commit: a client that
-did not wait for the answer must not get a part. Locks that the client keeps no delivery of are
-given back when it is not committed (TXN-20). Made by `open_transactions`; links and the
-management node add to it through `enlistment`.
+Owns everything between declare and discharge of one transaction. Nothing of its work reaches a
+fragment before it is committed; then all of it is sent as one command and applied completely or not
+at all (TXN-2). A refused operation fails the whole commit: a client that did not wait for the
+answer must not get a part of it. Locks whose deliveries the client has already settled are released
+when it is not committed (TXN-20). Made by `open_transactions`; links and the management node add to
+it through `enlistment`.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from partibus.gateway.transactions.scope import Scope
 from partibus.gateway.transactions.traces import TransactionTraces
 
 Answer = Callable[[BusError | None], None]
-"""Told once how a discharge ended: None when all is well."""
+"""Called once with the outcome of a discharge: None on success."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,30 +44,30 @@ class Transaction:
     deadline_ms: int | None = field(init=False, default=None)
     """When it is rolled back; None before its first operation (TXN-7)."""
     failure: BusError | None = field(init=False, default=None)
-    """Why it can only be rolled back; None while all is well."""
+    """Why it can only be rolled back; None while everything is fine."""
     byte_count: int = field(init=False, default=0)
     is_discharged: bool = field(init=False, default=False)
     """The client has asked for its commit."""
     is_submitted: bool = field(init=False, default=False)
-    """Its work has gone to the fragments."""
+    """Its work was submitted to the fragments."""
     _message_count: int = field(init=False, default=0)
     _operation_count: int = field(init=False, default=0)
     _work: list[Part | tuple[int, Command]] = field(init=False, default_factory=list)
     _forgotten: list[tuple[Fragment, SubQueueType, list[int]]] = field(
         init=False, default_factory=list
     )
-    """Locks whose deliveries the client has settled with its part of the work."""
+    """Locks whose deliveries the client has settled as part of the transaction."""
     _under_way: int = field(init=False, default=0)
-    """Operations that a fragment still looks at; a discharge waits for them."""
+    """Operations that a fragment is still checking; a discharge waits for them."""
     _answer: Answer | None = field(init=False, default=None)
-    """Of a commit that waits for operations under way."""
+    """Of a commit that waits for pending operations."""
     _traces: "TransactionTraces | None" = field(init=False, default=None)
     """None unless the server exports traces, and some of its work is traced."""
 
     # --- work -------------------------------------------------------------------------------
 
     def begin(self, now_ms: int) -> None:
-        """An operation comes; the time runs from the first one (TXN-7)."""
+        """An operation begins; the time-out runs from the first one (TXN-7)."""
         if self.failure is not None:
             raise _rolled_back(self.failure)
         if self.deadline_ms is None:
@@ -92,28 +92,27 @@ class Transaction:
             )
 
     def add(self, fragment: Fragment, command: Command, byte_count: int) -> None:
-        """Do this at the commit, behind what was added before."""
+        """Do this at the commit, after what was added before."""
         if self.failure is None:
             self._work.append((fragment.fragment_id, command))
             self.byte_count += byte_count
 
     def add_messages(self, part: Part) -> None:
-        """Store these at the commit, or give them to the courier then, behind what was added
-        before."""
+        """Store these at the commit, or put them into the outbox, after what was added before."""
         if self.failure is None:
             self._work.append(part)
             self.byte_count += part.byte_count
 
     def forget(self, fragment: Fragment, subqueue: SubQueueType, tokens: list[int]) -> None:
-        """The client keeps no delivery of these locks, whatever becomes of the transaction."""
+        """The client has settled the deliveries of these locks, whatever the outcome."""
         self._forgotten.append((fragment, subqueue, tokens))
 
     def hold(self) -> None:
-        """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
+        """A fragment checks an operation; a discharge waits for it."""
         self._under_way += 1
 
     def let_go(self) -> None:
-        """An operation was taken in or refused."""
+        """An operation was accepted or refused."""
         self._under_way -= 1
         answer = self._answer
         if answer is not None and not self._under_way:
@@ -121,7 +120,7 @@ class Transaction:
             self._submit(answer)
 
     def traces(self, tracing: Tracing) -> TransactionTraces:
-        """Where the traced work of the transaction is noted."""
+        """Where the traced work of the transaction is recorded."""
         if self._traces is None:
             self._traces = TransactionTraces(tracing, self.txn_id)
         return self._traces
@@ -129,7 +128,7 @@ class Transaction:
     # --- its end ----------------------------------------------------------------------------
 
     def fail(self, error: BusError) -> None:
-        """It can only be rolled back from now on; what was collected is dropped."""
+        """From now on it can only be rolled back; what was collected is dropped."""
         if self.failure is None and not self.is_submitted:
             self.failure = error
             self._drop()
@@ -152,7 +151,7 @@ class Transaction:
         return due and self.failure is None and not self.is_submitted
 
     def roll_back(self, done: Callable[[], None] | None = None) -> None:
-        """End it without a trace: nothing of it has left this object (TXN-16). Calls `done` when
+        """End it without any effect: nothing of it has left this object (TXN-16). Calls `done` when
         what the client has settled waits again."""
         if self.failure is None and not self.is_submitted:
             self.failure = TransactionUnknown()
@@ -172,7 +171,7 @@ class Transaction:
             fragment.submit(Settle(port, None, subqueue, tokens, Outcome.ABANDON))
 
     def commit(self, answer: Answer) -> None:
-        """Make all of it durable and visible at once, or nothing of it."""
+        """Make all of it durable and visible at once, or none of it."""
         self.is_discharged = True
         if self._under_way:
             self._answer = answer
@@ -197,7 +196,7 @@ class Transaction:
         pin.fragment.submit(Transact(port, work, self.byte_count))
 
     def _traced(self, answer: Answer) -> Answer:
-        """The same answer, with the spans of the work behind it."""
+        """The same callback, followed by the spans of the work."""
         traces = self._traces
         if traces is None:
             return answer
@@ -209,7 +208,7 @@ class Transaction:
         return told
 
     def _trace_end(self, error: BusError) -> None:
-        """Nothing of it will happen."""
+        """The transaction failed: end its spans."""
         if self._traces is not None:
             self._traces.ended(error)
 
@@ -220,7 +219,7 @@ class Transaction:
 
 @dataclass(eq=False, slots=True)
 class CommitPort:
-    """Hears from the fragment's broker how a commit ended."""
+    """Receives the outcome of a commit from the fragment's broker."""
 
     answer: Answer
     give_back: Callable[[Callable[[], None]], None]
@@ -230,7 +229,7 @@ class CommitPort:
         self.answer(None)
 
     def failed(self, error: BusError) -> None:
-        """Nothing of it happened; or nobody knows, when a worker was lost with it."""
+        """Nothing of it happened; or the outcome is unknown, when a worker was lost."""
         if isinstance(error, OperationTimeout):
             self.answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
         else:
@@ -238,7 +237,7 @@ class CommitPort:
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Ignores the outcome."""
 
 
 def _rolled_back(cause: BusError) -> BusError:

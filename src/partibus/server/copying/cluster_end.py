@@ -1,9 +1,9 @@
 """The databases of a cluster as one end of a copy.
 
-Owns the checks that no node is alive and that a target holds nothing, and the mark in the catalog
-that keeps nodes from joining half a copy. Lanes keep their numbers and go to the databases by
-turns, as nodes expect it. Lanes that an interrupted copy has made bear its id, and are removed by
-the next one. Called by `ends`.
+Owns the checks that no node is alive and that a target is empty, and the mark in the catalog that
+keeps nodes from joining an incomplete copy. Lanes keep their numbers and are distributed over the
+databases in turn, as nodes expect. Lanes of an interrupted copy have its id, and are removed by the
+next one. Called by `ends`.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class CopiedCluster:
         self._seen = _run(named.place, lane_seen.noted)
 
     def lane(self, number: int) -> LaneReading:
-        """A lane that was begun, and that has all that it ever had."""
+        """A lane that is not empty, after a check that nothing of it is missing."""
         end = lane_end(self.settings.store_databases[number], number)
         found = None if end is None else lane_seen.LaneEnd(*end)
         refuse_older(self.settings.store_name(number), number, found, self._seen.get(number))
@@ -97,7 +97,7 @@ class FilledCluster:
         _run(named.place, partial(add_lanes, lanes=lanes, databases=databases))
 
     def _clear(self, interrupted: str | None) -> None:
-        """Remove what an interrupted copy has left."""
+        """Remove what an interrupted copy has left behind."""
         if not interrupted:
             return
         for dsn in dict.fromkeys(self.settings.store_places):
@@ -127,7 +127,7 @@ class FilledCluster:
         return read_lane(self.settings, number, _owner(self._id))
 
     def complete(self) -> None:
-        """From now on nodes may join."""
+        """Allow nodes to join from now on."""
         mark_copying(self.rows, None)
 
 
@@ -138,7 +138,7 @@ def _owner(copy_id: str) -> str:
 def _not_empty(place: str) -> ConfigError:
     return ConfigError(
         f"{place[0].upper()}{place[1:]} is not empty: copy into a new database, or drop the "
-        "schemas partibus and partibus_cluster if nobody needs them; nothing was copied."
+        "schemas partibus and partibus_cluster if they are not needed; nothing was copied."
     )
 
 
@@ -156,7 +156,7 @@ def _has_cluster(url: str) -> bool:
 
 
 def _refuse_alive(url: str) -> LeaseRows:
-    """What the tables say of nodes and lanes, when nobody serves them."""
+    """The node and lane tables; refused while a node is alive."""
     found = _run(url, look)
     alive = [row for row in found.nodes if row.alive]
     if alive:
@@ -169,7 +169,7 @@ def _refuse_alive(url: str) -> LeaseRows:
 
 
 def _settings(named: Named, lanes: int, stack: contextlib.ExitStack) -> ServeSettings:
-    # No file is kept beside a cluster.
+    # There is no separate file for a cluster.
     data = stack.enter_context(tempfile.TemporaryDirectory(prefix="partibus-copy-"))
     given = ServeSettings(
         data=Path(data), cluster=named.place, lanes=lanes, store_places=named.stores

@@ -1,9 +1,9 @@
 """Whether two places hold the same, message by message.
 
 Owns the comparison: the catalogs row by row; each fragment's messages with their numbers, states,
-delivery counts, times and changed properties; every body byte by byte; and what a fragment has
-beside messages (sessions, locks, the memory of duplicates, claims, cursors, outbox). Finds every
-difference and names the first ones. Changes nothing. Called by `copy`.
+delivery counts, times and changed properties; every body byte by byte; and the rest of a fragment
+(sessions, locks, duplicate history, claims, cursors, outbox). Finds every difference and names the
+first ones. Must never change anything. Called by `copy`.
 """
 
 from array import array
@@ -35,7 +35,7 @@ from partibus.store.checking import BODIES_AT_ONCE
 from partibus.store.interface import Ref
 
 SHOWN_MAX: Final = 10
-"""Differences that are named; the others are counted."""
+"""Differences that are named; further ones are only counted."""
 _SECTION_NAMES: Final = {
     SESSIONS_SECTION: "sessions",
     IDENTITIES_SECTION: "history of duplicate detection",
@@ -51,26 +51,26 @@ Advance = Callable[[int], None]
 
 @dataclass(slots=True)
 class Comparison:
-    """What was compared, and how it differs."""
+    """What was compared, and the differences."""
 
     messages: int = 0
     differences: int = 0
     shown: list[str] = field(default_factory=list)
 
     def differ(self, text: str) -> None:
-        """Note a difference."""
+        """Record a difference."""
         self.differences += 1
         if len(self.shown) < SHOWN_MAX:
             self.shown.append(text)
 
 
 def compare_catalogs(source: CatalogRows, target: CatalogRows, found: Comparison) -> None:
-    """Every row but what a copy itself counts on."""
+    """Compare every row except those that a copy itself changes."""
     for table in TABLES:
         here, there = (_rows(rows, table) for rows in (source, target))
         for row in sorted(here ^ there, key=str):
             where = "source" if row in here else "target"
-            # Beside the name of the row nothing is shown: it may be the key of a policy.
+            # Only the name of the row is shown: its value may be the key of a policy.
             found.differ(f"catalog: a row of {table} ({row[0]}) is only in the {where}")
 
 
@@ -86,7 +86,7 @@ def compare_lanes(
     found: Comparison,
     advance: Advance,
 ) -> None:
-    """All fragments of a lane; `name` says which entity a fragment is of."""
+    """All fragments of a lane; `name` returns the entity of a fragment."""
     if source.marks.namespace != target.marks.namespace:
         found.differ("a lane of the target belongs to another namespace")
     for fragment_id in sorted(source.states.keys() | target.states.keys()):
@@ -114,7 +114,7 @@ def _compare_states(label: str, here: State, there: State, found: Comparison) ->
 
 
 def message_tables(state: State) -> dict[str, MessageTable]:
-    """Every table that a client can see messages of, by what its messages are."""
+    """Every table with messages that clients can see, by the state of its messages."""
     main, dead, transfer = state.subqueues
     return {
         "active": main.ready,
@@ -132,7 +132,7 @@ def _dumped(dump: Dump, state: State) -> bytes:
 
 
 def _compare_tables(label: str, here: MessageTable, there: MessageTable, found: Comparison) -> None:
-    """Rows hold number, length, state, delivery count and times."""
+    """Rows contain number, length, state, delivery count and times."""
     ours, theirs = _by_number(here), _by_number(there)
     if ours == theirs:
         return
@@ -182,7 +182,7 @@ def _batches(refs: list[Ref]) -> Iterator[list[Ref]]:
 
 
 def _holder(lane: LaneReading, ref: Ref, name: Callable[[int], str]) -> str:
-    """Which message has a body."""
+    """The message that a body belongs to."""
     for fragment_id, state in lane.states.items():
         for where, table in message_tables(state).items():
             for held in table.copies(0):

@@ -1,9 +1,9 @@
-"""A whole bus is copied from one place to another, and compared message by message.
+"""Copies a whole bus from one place to another, and compares it message by message.
 
-Owns the order: both places are claimed, the source is checked to belong together, each lane is read
-once and written at the same positions without what is dead, then the catalog, then everything
-is read back and compared, and only then the target may be served. Whatever ends it before leaves a
-target that refuses to serve. Called by `partibus store copy`.
+Owns the order: both places are claimed, the source is checked for consistency, each lane is read
+once and written at the same positions without dead data, then the catalog, then everything is read
+back and compared, and only then the target may be served. If it ends before that, the target
+refuses to serve. Called by `partibus store copy`.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from partibus.store.compaction.importing import Bodies, Stretch, stretches
 
 @dataclass(slots=True)
 class EntityCount:
-    """How many messages an entity has, by what they are."""
+    """How many messages an entity has, by state."""
 
     messages: dict[str, int] = field(default_factory=dict)
     body_bytes: int = 0
@@ -55,7 +55,7 @@ class CopyReport:
 
 
 class Watcher(Protocol):
-    """Who wants to see how far a copy has come."""
+    """Receives the progress of a copy."""
 
     def stage(self, what: str, total: int) -> contextlib.AbstractContextManager[Advance]:
         """A part of the work, in bodies."""
@@ -63,19 +63,19 @@ class Watcher(Protocol):
 
 
 class Nobody:
-    """Sees nothing."""
+    """Ignores progress."""
 
     @contextlib.contextmanager
     def stage(self, what: str, total: int) -> Iterator[Advance]:
-        """A part of the work that nobody watches."""
+        """A part of the work that is not watched."""
         yield lambda count: None
 
 
 def copy_bus(
     source: Named, target: Named, *, decrypts: bool = False, watcher: Watcher | None = None
 ) -> CopyReport:
-    """Copy everything and compare it; differences are in the report, and the target is not to be
-    served then."""
+    """Copy everything and compare it; differences are in the report, and then the target must not
+    be served."""
     with contextlib.ExitStack() as stack:
         origin = open_source(source, stack)
         _refuse_plain(origin, source, decrypts=decrypts)
@@ -91,7 +91,7 @@ def copy_bus(
 
 
 def compare_buses(source: Named, target: Named, watcher: Watcher | None = None) -> CopyReport:
-    """Compare what two places hold."""
+    """Compare two places."""
     with contextlib.ExitStack() as stack:
         origin, other = open_source(source, stack), open_source(target, stack)
         work = _Work(origin, watcher or Nobody())
@@ -109,7 +109,7 @@ def _refuse_plain(origin: Source, named: Named, *, decrypts: bool) -> None:
 
 
 class _Work:
-    """One source and what is done with it."""
+    """One source and the work on it."""
 
     def __init__(self, source: End, watcher: Watcher) -> None:
         self._source = source
@@ -138,7 +138,7 @@ class _Work:
                 filled.finish(lane.snapshot())
 
     def compare(self, target: End) -> None:
-        """Read both places, and count what the source has."""
+        """Read both places, and count the messages of the source."""
         found = self.report.comparison
         compare_catalogs(self._source.rows, target.rows, found)
         numbers = self._source.rows.identity.stores()

@@ -1,8 +1,8 @@
 """A data directory as one end of a copy.
 
-Owns its claim: the lock of the directory is held from the first look to the end, as by a server. A
-source is only read. A target must be empty, or hold what an interrupted copy left there, which its
-mark names and which is removed first. Called by `ends`.
+Owns its claim: the lock of the directory is held from the first check to the end, as by a server. A
+source is only read. A target must be empty, or contain the remains of an interrupted copy, which
+its mark names and which are removed first. Called by `ends`.
 """
 
 import contextlib
@@ -62,12 +62,12 @@ class CopiedDirectory:
         return self._vault is not None
 
     def lane(self, number: int) -> LaneReading:
-        """A lane that was begun."""
+        """A lane that is not empty."""
         return read_lane(self.settings, number, OWNER, self._vault)
 
 
 class Mark(msgspec.Struct, forbid_unknown_fields=True):
-    """What the file says while a copy is under way."""
+    """The content of the file that exists during a copy."""
 
     stores: list[str]
     """The directories that the copy fills; they were empty when it began."""
@@ -91,7 +91,7 @@ class FilledDirectory:
         stack.callback(self.rows.close)
 
     def _clear(self) -> None:
-        """Remove what an interrupted copy has left."""
+        """Remove what an interrupted copy has left behind."""
         if not self._mark.exists():
             return
         try:
@@ -132,7 +132,7 @@ class FilledDirectory:
         return read_lane(self.settings, number, OWNER)
 
     def complete(self) -> None:
-        """From now on a server may start here."""
+        """Allow a server to start here from now on."""
         self.rows.close()
         self._mark.unlink()
         sync_directory(self.settings.data)

@@ -1,9 +1,9 @@
 """The two ends of a copy: a data directory, or the databases of a cluster.
 
-Owns how each is claimed for the time of a copy, what makes a source unfit, what makes a target
-empty, and the mark without which half a copy would look like a whole one: a file in a directory, a
-setting in the catalog of a cluster. The mark comes first and goes last. What an interrupted
-copy left is removed by the next one, since the mark says that nothing else was there. Called by
+Owns how each is claimed during a copy, when a source is unfit, when a target counts as empty, and
+the mark without which an incomplete copy would look complete: a file in a directory, a setting in
+the catalog of a cluster. The mark is written first and removed last. The remains of an interrupted
+copy are removed by the next one, since the mark proves that nothing else was there. Called by
 `copy`.
 """
 
@@ -23,7 +23,7 @@ from partibus.store.postgres.address import is_database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A place as the user names it."""
+    """A place as named by the user."""
 
     place: str
     stores: tuple[str, ...] = ()
@@ -44,11 +44,11 @@ class End(Protocol):
 
     @property
     def catalog_place(self) -> Path:
-        """What errors call its catalog."""
+        """The name of its catalog in errors."""
         ...
 
     def lane(self, number: int) -> LaneReading:
-        """A lane that was begun."""
+        """A lane that is not empty."""
         ...
 
 
@@ -60,14 +60,14 @@ class Source(End, Protocol):
 
 
 class Target(End, Protocol):
-    """A place that is filled; it can be served when `complete` has returned, and not before."""
+    """A place that is filled; it can be served only after `complete` has returned."""
 
     def fill(self, number: int) -> LaneImport:
         """An empty lane."""
         ...
 
     def complete(self) -> None:
-        """Everything is there and was compared."""
+        """Everything was written and compared."""
         ...
 
 

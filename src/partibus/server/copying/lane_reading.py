@@ -1,8 +1,8 @@
 """One lane as a copy sees it: its fragments as of its last record, and their bodies.
 
-Owns the way from a directory or a database to rebuilt fragments. What is encrypted is opened, which
-needs the key of the directory. Changes nothing that a server would miss. Called by the two ends of
-a copy.
+Owns how fragments are rebuilt from a directory or a database. Encrypted data is decrypted, which
+needs the key of the directory. Must never change anything that a server needs. Called by the two
+ends of a copy.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class LaneReading(RebuiltStore):
 
     @property
     def end(self) -> int:
-        """The position behind everything that the lane holds."""
+        """The position after everything that the lane contains."""
         assert self.log_end is not None
         return self.log_end[1]
 
@@ -69,7 +69,7 @@ class LaneReading(RebuiltStore):
         return take_whole(self._rebuilt, self._pages, self.end)
 
     def refs(self) -> list[Ref]:
-        """Every body that is needed, shared ones as often as they are."""
+        """Every body that is needed; shared ones are repeated."""
         return whole_bodies(self._rebuilt)
 
     def bodies(self, refs: list[Ref]) -> list[bytes]:
@@ -81,7 +81,7 @@ class LaneReading(RebuiltStore):
         return [pieces.body(ref, body) for ref, body in zip(refs, found, strict=True)]
 
     def close(self) -> None:
-        """Give the place back; raises when somebody else has written to it meanwhile."""
+        """Release the place; raises if it was written to in the meantime."""
         try:
             if self._check_held is not None:
                 self._check_held()
@@ -92,7 +92,7 @@ class LaneReading(RebuiltStore):
 def read_lane(
     settings: ServeSettings, number: int, owner: str, vault: Vault | None = None
 ) -> LaneReading:
-    """The lane of that number, wherever the settings say it is."""
+    """The lane with that number, wherever the settings place it."""
     if number in settings.store_databases:
         return _in_database(settings.store_databases[number], number, owner)
     directory = settings.store_directories[number]

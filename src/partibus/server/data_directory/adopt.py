@@ -1,10 +1,10 @@
-"""Parts of a data directory that do not belong together are made to, because somebody says so.
+"""Makes the parts of a data directory belong together, on an operator's request.
 
-Owns what becomes of each: stores say from now on that they belong to this catalog, fragments
-that it does not know get a queue each (`recovered-fragment-17`) or, when that is asked for, are
-dropped by a record; a catalog that is missing is made; a store that is lost for good is begun
-anew. Stores are written before the catalog: what a crash interrupts is refused by the next start
-and done again by the next adoption. Called by `partibus store adopt`.
+Owns what happens to each: stores are marked as belonging to this catalog, fragments that it does
+not know get a queue each (`recovered-fragment-17`) or, if requested, are dropped by a record; a
+missing catalog is created; a store that is lost is replaced by an empty one. Stores are written
+before the catalog: after a crash the next start refuses, and the next adoption does it again.
+Called by `partibus store adopt`.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ RECOVERED_NAME: Final = "recovered-fragment-{}"
 
 @dataclass(slots=True)
 class Recovery:
-    """A fragment that gets a queue: the state it has, and the id under which it goes on."""
+    """A fragment that gets a queue: its state, and its new id."""
 
     fragment_id: int
     store: int
@@ -41,7 +41,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class Adoption:
-    """What was done, in words; and what is still to be written to the catalog."""
+    """What was done, for the report; and what is still to be written to the catalog."""
 
     steps: list[str] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Adoption:
 def adopt_data(
     settings: ServeSettings, lost: frozenset[int] = frozenset(), *, drops_unknown: bool = False
 ) -> list[str]:
-    """Make everything belong together; answers what was done."""
+    """Make everything belong together; returns what was done."""
     file = settings.data / CATALOG_NAME
     with claimed(settings), contextlib.ExitStack() as stack:
         refuse_encrypted(settings, "adopt")
@@ -69,7 +69,7 @@ def adopt_data(
         stores = _open_stores(settings, catalog, lost, stack)
         for number, store in stores.items():
             is_ours = store.marks.namespace == catalog.identity.namespace()
-            # Of a release without ids, both of them: they have been together.
+            # Both are of a release without ids: they belong together.
             is_ours = is_ours or (is_unnamed and not store.marks.namespace)
             known = _known(catalog, number) if is_ours else set()
             if not is_ours and not store.marks.is_blank:
@@ -84,7 +84,7 @@ def adopt_data(
 def _open_stores(
     settings: ServeSettings, catalog: Catalog, lost: frozenset[int], stack: contextlib.ExitStack
 ) -> dict[int, OpenStore]:
-    """All that are there, in the places where they belong."""
+    """All existing stores, in the places where they belong."""
     known = catalog.identity.stores()
     stores: dict[int, OpenStore] = {}
     for number, directory in enumerate(settings.store_directories):
@@ -121,7 +121,7 @@ def _adopt_store(
     *,
     drops_unknown: bool,
 ) -> None:
-    """Have one store say that it is this one, and sort its fragments."""
+    """Mark one store as this one, and sort its fragments."""
     namespace = catalog.identity.namespace()
     assert namespace is not None
     marks = store.marks
@@ -169,7 +169,7 @@ def _recover(
 
 
 def _rewrite(store: OpenStore) -> None:
-    """A checkpoint has the states under their present ids, and no record before it counts."""
+    """Write a checkpoint with the states under their new ids; earlier records become void."""
     states: dict[int, bytes] = {}
     for fragment_id, state in store.states.items():
         finish(state, fragment_id, NO_SPEC, store.store)
@@ -184,7 +184,7 @@ def _tell_catalog(
     lost: frozenset[int],
     adoption: Adoption,
 ) -> None:
-    """All of it becomes durable at once."""
+    """Write all of it to the catalog in one transaction."""
     with catalog.batch():
         identity = catalog.identity
         identity.raise_fragment_sequence(adoption.fragment_max)

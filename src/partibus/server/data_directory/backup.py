@@ -1,8 +1,8 @@
 """The data directory of a stopped server as the source of a backup.
 
-Owns the claim on the directory and its stores for as long as files are read. Nothing is repaired
-and nothing is cut: a restore brings back what lay there, and the start after it recovers as a
-start here would. Called by `partibus backup --data`.
+Owns the claim on the directory and its stores while files are read. Nothing is repaired or
+truncated: a restore brings back the same files, and the start after it recovers as a start here
+would. Called by `partibus backup --data`.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class DirectorySource:
 
     @contextlib.contextmanager
     def described(self) -> Iterator[Description]:
-        """Hold everything, and say what there is."""
+        """Lock everything, and list the files."""
         settings = self._settings
         file = settings.data / CATALOG_NAME
         with claimed(settings), contextlib.ExitStack() as stack:
@@ -52,7 +52,7 @@ class DirectorySource:
                 generation = catalog.identity.generation()
             for directory in filter(holds_store, settings.store_directories):
                 stack.callback(DirectoryLock(directory).release)
-            # An encrypted catalog is taken as it lies there, with its key file.
+            # An encrypted catalog is backed up as it is on disk, with its key file.
             contents = {KEY_PLACE: (settings.data / KEY_FILE_NAME).read_bytes()} if vault else {}
             content = catalog_image(file).content if vault is None else file.read_bytes()
             yield self._describe(namespace, generation, {CATALOG_PLACE: content, **contents})
@@ -80,7 +80,7 @@ class DirectorySource:
         return description
 
     def chunks(self, file: SourceFile) -> Iterator[bytes]:
-        """The content of a file as it lies there."""
+        """The content of a file as it is on disk."""
         folder, _, name = file.place.partition("/")
         directory = self._settings.store_directories[int(folder.removeprefix("store-"))]
         fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,10 +1,10 @@
 """Whether the catalog and the stores of a data directory belong together.
 
-Owns the comparison of what the catalog says (namespace, generation, stores, fragments,
-tombstones) with what each store says of itself, and the one line of each refusal, which names
-the file and the way out. Nothing is changed before everything fits, and nothing is ever dropped
-that no record says was deleted. Data of releases before the namespace id is taken over when it
-fits. Called by the node and the supervision at the start, and by the offline verbs.
+Owns the comparison of what the catalog says (namespace, generation, stores, fragments, tombstones)
+with what each store records about itself, and the one-line text of each refusal, which names the
+file and the remedy. Nothing is changed before everything matches, and nothing is dropped without a
+record of its deletion. Data of releases without a namespace id is accepted if it matches. Called by
+the node and the supervision at the start, and by the offline verbs.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ UNKNOWN_SHOWN_MAX: Final = 5
 
 
 def holds_store(directory: Path) -> bool:
-    """Whether any file of a store lies in a directory."""
+    """Whether a directory contains any file of a store."""
     try:
         return any(path.name.endswith(_STORE_SUFFIXES) for path in directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -37,7 +37,7 @@ def holds_store(directory: Path) -> bool:
 
 
 def refuse_lost_catalog(file: Path, settings: ServeSettings) -> None:
-    """A new catalog may be made only where no store holds anything."""
+    """A new catalog may be created only where all stores are empty."""
     if file.exists() and file.stat().st_size:
         return
     beside = sorted(settings.data.glob("store-*"))
@@ -52,14 +52,14 @@ def refuse_lost_catalog(file: Path, settings: ServeSettings) -> None:
 
 
 def adopt(settings: ServeSettings, more: str = "") -> str:
-    """The command that takes what does not belong together as it is."""
+    """The command that accepts parts that do not belong together."""
     places = "".join(f" --store {place}" for place in settings.store_places)
     count = f" --stores {settings.stores}" if settings.stores > 1 and not places else ""
     return f"`partibus store adopt --data {settings.data}{places}{count}{more}`"
 
 
 async def begin_stores(catalog: Catalog, brokers: Mapping[int, Broker]) -> None:
-    """Have stores say whose they are; then, and not before, the catalog expects them."""
+    """Mark the stores as belonging here; only after that the catalog expects them."""
     namespace = catalog.identity.namespace()
     assert namespace is not None
     for number, broker in brokers.items():
@@ -91,7 +91,7 @@ async def _write_marks(broker: Broker) -> None:
 
 
 class Held(Protocol):
-    """What a store says of itself and of its fragments: a broker, or a store looked at offline."""
+    """What a store records about itself and its fragments: a broker, or a store read offline."""
 
     @property
     def marks(self) -> StoreMarks: ...
@@ -105,7 +105,7 @@ class Held(Protocol):
 
 
 class Belonging:
-    """The catalog's side of the comparison; the catalog is open and as it was found."""
+    """The catalog's side of the comparison; the catalog is open and unchanged."""
 
     def __init__(self, file: Path, settings: ServeSettings, catalog: Catalog) -> None:
         self._file = file
@@ -116,7 +116,7 @@ class Belonging:
     # --- before a store is opened ---------------------------------------------------------
 
     def check_places(self) -> None:
-        """Every store that the catalog knows has its directory, and something in it."""
+        """Every store that the catalog knows has its directory, and it is not empty."""
         known = self._identity.stores()
         directories = self._settings.store_directories
         if known and known[-1] >= len(directories):
@@ -126,9 +126,9 @@ class Belonging:
                 f"that hold no entity with {adopt(self._settings)}."
             )
         begun = set(known)
-        if self._identity.namespace() is None:  # of an earlier release, which noted no stores
+        if self._identity.namespace() is None:  # of an earlier release, which recorded no stores
             begun = {p.store for r in self._catalog.entities() for p in r.fragments}
-        # What a database holds is compared when the store is open.
+        # Stores in a database are compared when they are open.
         for number in sorted(begun.difference(self._settings.store_databases)):
             self._check_begun(number, directories[number])
 
@@ -145,7 +145,7 @@ class Belonging:
     # --- when it is open, before anything is written ----------------------------------------
 
     def check_store(self, number: int, store: Held) -> None:
-        """The store is the one that it is taken for, and the catalog knows all that it holds."""
+        """The store is the right one, and the catalog knows all fragments in it."""
         directory = Path(self._settings.store_name(number))
         marks = store.marks
         if marks.namespace:
@@ -186,12 +186,12 @@ class Belonging:
         if own < generation:
             raise StoreCorrupt(
                 f"{self._file} is older than {directory}: it has change {own} of the namespace, "
-                f"the store has followed up to {generation}. Put the newest catalog back, or go on "
-                f"with this one by {adopt(self._settings)}; nothing was changed."
+                f"the store has followed up to {generation}. Put the newest catalog back, or "
+                f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
 
     def _seen_generation(self, number: int) -> int:
-        """How far the catalog had come when it was last noted, also when no store has followed."""
+        """The generation of the catalog in the notes, also when no store has followed it."""
         seen = self._seen(number)
         return 0 if seen is None else seen.generation
 
@@ -205,12 +205,12 @@ class Belonging:
             raise StoreCorrupt(
                 f"{directory} is older than {self._file}: its log ends at {position:#x}, and it "
                 f"had come to {seen.position:#x} when the server last ran: what was sent and "
-                "received since is missing. Put the newest copy of the directory back, or go on "
-                f"with this one by {adopt(self._settings)}; nothing was changed."
+                "received since is missing. Put the newest copy of the directory back, or "
+                f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
 
     def _seen(self, number: int) -> Seen | None:
-        """What was noted of a store of this namespace."""
+        """The note of a store of this namespace."""
         seen = read_seen(self._settings.data, number)
         return seen if seen is not None and seen.namespace == self._identity.namespace() else None
 
@@ -236,13 +236,13 @@ class Belonging:
             )
 
     def unknown(self, number: int, held: Held) -> list[int]:
-        """What the store holds, and neither an entity nor a tombstone speaks of."""
+        """The fragments of the store that have neither an entity nor a tombstone."""
         records = self._catalog.entities()
         known = {p.fragment_id for r in records for p in r.fragments if p.store == number}
         known.update(f for f, store in self._identity.tombstones().items() if store == number)
         strangers = (f for f in held.strangers() if f not in known)
         if self._identity.namespace() is None:
-            # An earlier release left no tombstone; what holds nothing was deleted in a crash.
+            # An earlier release left no tombstones; an empty one was deleted in a crash.
             return sorted(f for f in strangers if held.stranger_bodies(f))
         return sorted(strangers)
 
@@ -258,7 +258,7 @@ class Belonging:
         self._forget(f for f, store in buried if store == number and f not in strangers)
 
     def refuse_unknown(self, unknown: list[int]) -> None:
-        """The catalog changed under the start in a way that no release does."""
+        """The catalog changed during the start in a way that no release does."""
         if unknown:
             raise StoreCorrupt(f"{self._file} has lost the fragments {unknown} during the start.")
 

@@ -1,9 +1,9 @@
 """The catalog as a server starts with it: opened, declared, and with a root policy.
 
 Owns what happens to the catalog once per start of the whole server: definitions are applied, the
-root policy is made, and entities that cannot be used are named. With one process the node does
-it, with several the supervisor, when the stores were found to belong to the catalog and before
-any worker serves.
+root policy is created, and unusable entities are reported. Called by the node of a single process,
+or by the supervisor, after the stores were found to belong to the catalog and before any worker
+serves.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def catalog_file(settings: ServeSettings) -> Path | None:
-    """Where the catalog lies; None when it is kept in memory."""
+    """Where the catalog is; None when it is kept in memory."""
     if settings.memory:
         return None
     return settings.data / CATALOG_NAME
@@ -54,14 +54,15 @@ def open_catalog(
 
 
 def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions | None) -> bool:
-    """Bring the catalog to what the configuration wants; one without a namespace id gets it.
-    Answers whether the root key may be shown.
+    """Apply the configuration to the catalog, and give it a namespace id if it has none. Returns
+    whether the root key may be shown.
 
-    A key that is a secret is shown by the start that made it, or first met it, and by no other."""
+    A secret key is shown only by the start that created it or first saw it.
+    """
     if catalog.identity.namespace() is None:
         with catalog.identify() as identity:
             identity.found()
-        _log.info("the catalog of an earlier release was taken over")
+        _log.info("the catalog of an earlier release was upgraded")
     known = catalog.policy("", ROOT_POLICY_NAME)
     catalog.fix_lock_prefix()
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
@@ -81,7 +82,7 @@ def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions 
 async def declare_in_turn(
     catalog: Catalog, settings: ServeSettings, definitions: Definitions | None
 ) -> bool:
-    """The same while other nodes start too, each of which declares what its configuration wants."""
+    """The same while other nodes start too, each of which applies its own configuration."""
     for _ in range(BUSY_TRIES_MAX):
         with contextlib.suppress(CatalogBusy):
             return declare(catalog, settings, definitions)
@@ -90,7 +91,7 @@ async def declare_in_turn(
 
 
 def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
-    """A key that everybody knows opens everything; one of its own does not suit the tools."""
+    """Warn of a publicly known root key; a key of one's own does not suit the emulator's tools."""
     if DEVELOPMENT_KEY not in (root.primary_key, root.secondary_key):
         _log.warning(
             "%s has a key of its own, so %s is not valid here; to use tools that expect it, give"
@@ -100,7 +101,7 @@ def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
         )
     elif not settings.loopback_only:
         _log.warning(
-            "emulator mode: the published key %s gives every right to whoever reaches the ports;"
+            "emulator mode: the published key %s gives every right to anyone who reaches the ports;"
             " for development and tests only",
             DEVELOPMENT_KEY,
         )
@@ -109,8 +110,8 @@ def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
 def connection_string(
     catalog: Catalog, data: Path | None, shows_key: bool, host: str, port: int
 ) -> str:
-    """What a client pastes to reach the server; without its key it says how to see that. The
-    catalog of a cluster is in no directory (`data` is None): its first start has shown the key."""
+    """The connection string for clients; without the key, it says how to see that. The catalog of a
+    cluster is in no directory (`data` is None): its first start has shown the key."""
     policy = catalog.policy("", ROOT_POLICY_NAME)
     assert policy is not None
     hint = FIRST_START if data is None else f"<run: {show_command(data)}>"

@@ -1,9 +1,9 @@
-"""Writes to the catalog, beside the loop: a sync keeps only the one waiting who asked for it.
+"""Writes to the catalog off the loop: a sync delays only the request that caused it.
 
 Owns a thread with a catalog of its own on the same file. A change is checked, written and synced
-there; then the catalog of the loop takes it over as it takes over what other processes write, and
-those who follow it hear of it. So nothing in this process knows of a change before it is durable.
-A catalog that is only in memory is written by the loop itself. Made by the node.
+there; then the catalog of the loop reads it like a change of another process, and its followers are
+notified. So no part of this process knows of a change before it is durable. A catalog that is only
+in memory is written by the loop itself. Made by the node.
 """
 
 import asyncio
@@ -17,27 +17,28 @@ _Result = TypeVar("_Result")
 
 
 class CatalogWriter:
-    """The one way in which a process that serves changes its catalog."""
+    """The only way in which a serving process changes its catalog."""
 
     def __init__(self, catalog: Catalog, open_own: Callable[[], Catalog] | None = None) -> None:
         self._catalog = catalog
         self._open_own = open_own
-        """Opens the file once more; None when the loop writes."""
+        """Opens the file again, for the thread; None when the loop writes."""
         self.on_written: Callable[[int], None] | None = None
-        """Called on the loop with the generation that a change has led to, before it is read."""
+        """Called on the loop with the generation of a change, before it is read."""
         self._own: Catalog | None = None
-        """Of the thread; opened with the first change."""
+        """Used by the thread; opened with the first change."""
         self._thread = ThreadPoolExecutor(1, "catalog-write")
 
     @property
     def generation(self) -> int:
-        """How many changes the namespace has seen, as far as this process knows."""
+        """How many changes the namespace has had, as far as this process knows."""
         return self._catalog.generation
 
     async def write(self, change: Callable[[Catalog], _Result]) -> _Result:
-        """Make a change: durable, and known to this process, when the answer comes.
+        """Make a change: durable, and known to this process, when it returns.
 
-        It continues even when the caller stops waiting."""
+        It continues even when the caller stops waiting.
+        """
         if self._open_own is None:
             return change(self._catalog)
         return await asyncio.shield(asyncio.ensure_future(self._write(change)))
@@ -52,7 +53,7 @@ class CatalogWriter:
         return result
 
     def _write_apart(self, change: Callable[[Catalog], _Result], dropped: Iterable[int]) -> _Result:
-        """On the thread."""
+        """Runs on the thread."""
         if self._own is None:
             assert self._open_own is not None
             self._own = self._open_own()
@@ -61,7 +62,7 @@ class CatalogWriter:
         return change(self._own)
 
     def close(self) -> None:
-        """Finish what was asked and let go of the file."""
+        """Finish pending writes and close the file."""
         if self._open_own is not None:
             self._thread.submit(self._close_own).result()
         self._thread.shutdown()

@@ -1,8 +1,8 @@
-"""The offline check: everything of a data directory is read, and nothing is changed.
+"""The offline check: reads everything in a data directory, and changes nothing.
 
-Owns the order of the look (catalog, its copy, each store's log and checkpoint, every body's
-checksum, and whether all belong together) and the report. It goes on after a finding, so that
-one look shows all. Called by `partibus store check`.
+Owns the order of the check (catalog, its copy, each store's log and checkpoint, every body's
+checksum, and whether all belong together) and the report. It continues after a finding, so that one
+run shows all. Called by `partibus store check`.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from partibus.store.sealed import sealed_pieces
 
 @dataclass(slots=True)
 class PartReport:
-    """What was found of the catalog or of one store."""
+    """What was found in the catalog or in one store."""
 
     name: str
     place: str
@@ -34,7 +34,7 @@ class PartReport:
 
 
 def check_data(settings: ServeSettings) -> list[PartReport]:
-    """Look at everything; the catalog first, then each store."""
+    """Check everything; the catalog first, then each store."""
     file = settings.data / CATALOG_NAME
     with claimed(settings), contextlib.ExitStack() as stack:
         vault = vault_of(settings)
@@ -78,7 +78,7 @@ def _check_store(
     vault: Vault | None,
 ) -> None:
     if not holds_store(directory):
-        return  # when something ought to be there, the catalog has said so
+        return  # if something is missing, the catalog check has reported it
     try:
         store = StoreUnderCheck(directory)
     except (BusError, OSError) as error:

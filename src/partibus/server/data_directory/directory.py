@@ -1,9 +1,9 @@
-"""The data directory as one thing: made private, and claimed by one server before all else.
+"""The data directory as a whole: made private, and locked by one server first of all.
 
-Owns its lock and its modes. All code that reads or writes below it holds the lock: the server
-(with several workers the supervisor, for all of them) and the offline verbs; so a second server
-changes nothing before it is refused. Stores elsewhere have locks of their own. Called by the
-service, the supervision and `server.data_directory.offline`.
+Owns its lock and its modes. All code that reads or writes below it holds the lock: the server (with
+several workers the supervisor, for all of them) and the offline verbs; so a second server is
+refused before it changes anything. Stores elsewhere have their own locks. Called by the service,
+the supervision and `server.data_directory.offline`.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ CATALOG_NAME: Final = "catalog.db"
 COPY_NAME: Final = "catalog.copy"
 """The catalog as of the last start or end of a server, for a repair."""
 RESTORING_NAME: Final = "restoring"
-"""There while a restore is not finished."""
+"""Exists while a restore is not finished."""
 COPYING_NAME: Final = "copying"
-"""There while a copy into the directory is not finished; names the directories of its stores."""
+"""Exists while a copy into the directory is not finished; names the directories of its stores."""
 _OURS: Final = re.compile(
     r"catalog\.(db|copy).*|copying|encryption\.key(\.partial)?|lock|restoring|tls|(store|seen)-\d+"
 )
 
 
 def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack) -> None:
-    """Make the directory and hold its lock until the end, unless all is kept in memory."""
+    """Create the directory and hold its lock until the end, unless everything is in memory."""
     if settings.memory:
         return
     data = settings.data
@@ -52,7 +52,7 @@ def _refuse_half_made(data: Path) -> None:
     if (data / COPYING_NAME).exists():
         raise StoreCorrupt(
             f"{data} holds a copy that is not complete: run the same `partibus store copy` again, "
-            "which begins anew, or delete the directory. Nothing was changed."
+            "which starts over, or delete the directory. Nothing was changed."
         )
     if (data / RESTORING_NAME).exists():
         raise StoreCorrupt(
@@ -62,7 +62,7 @@ def _refuse_half_made(data: Path) -> None:
 
 
 def refuse_links(settings: ServeSettings) -> None:
-    """Nothing of ours may lead elsewhere; the places that the user names may."""
+    """None of our files may be a link; the places that the user names may be."""
     refuse_link(settings.data / CATALOG_NAME)
     refuse_link(settings.data / "tls")
     if not settings.store_places:
@@ -75,6 +75,6 @@ def refuse_links(settings: ServeSettings) -> None:
 
 
 def _close_to_others(data: Path) -> None:
-    """A directory with other things in it is not ours to close."""
+    """Make the directory private, unless it contains other files, and so is not ours."""
     if all(_OURS.fullmatch(path.name) for path in data.iterdir()):
         close_to_others(data)

@@ -1,7 +1,7 @@
 """Whether a data directory is encrypted, and with which key: decided before anything is opened.
 
-Owns the refusals: a key that is missing, wrong or not wanted is one line with the way out. A
-directory that has no key gets one when the server is started with `--encryption-key-file` or
+Owns the refusals: a key that is missing, wrong or superfluous gives one line with the remedy. A
+directory without a key gets one when the server is started with `--encryption-key-file` or
 `--encryption-key-command`; what was written before stays as it is. Called by the start of the
 server, by each worker and by the offline verbs.
 """
@@ -36,7 +36,7 @@ def _key_of(file: Path | None, command: str | None) -> bytes | None:
 
 
 def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> None:
-    """Have another key open the directory of a stopped server."""
+    """Change the key that opens the directory of a stopped server."""
     new = _key_of(file, command)
     if new is None:
         raise ConfigError("give the new key with --new-key-file or --new-key-command.")
@@ -49,7 +49,8 @@ def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> No
 
 
 def vault_of(settings: ServeSettings, *, makes: bool = False) -> keys.Vault | None:
-    """The data key of the directory; None when it is not encrypted. `makes` one where none is."""
+    """The data key of the directory; None when it is not encrypted. `makes` creates a missing
+    one."""
     key = user_key(settings)
     if settings.memory:
         if key is not None:
@@ -87,8 +88,8 @@ def encrypted_catalog(
     membership: Membership | None,
     cleanup: contextlib.ExitStack,
 ) -> SealedCatalog | None:
-    """What lies between an encrypted catalog and the copy of it that is worked on. Of several
-    workers the supervisor has made it; a process that is the whole server makes its own."""
+    """The link between an encrypted catalog and its working copy. With several workers the
+    supervisor has made it; a single process makes its own."""
     if vault is None or file is None:
         return None
     if membership is not None and membership.working is not None:

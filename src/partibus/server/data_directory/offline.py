@@ -1,8 +1,8 @@
-"""Catalog and stores of a stopped server, in the hands of an offline verb.
+"""Catalog and stores of a stopped server, as used by an offline verb.
 
-Owns the settings such a verb works with, a store that is opened for writing without a loop, and
-the copy of a catalog that may be opened and thrown away. The data directory is claimed before
-anything is read, as by a server. Called by `check`, `adopt` and `repair`.
+Owns the settings of such a verb, a store that is opened for writing without a loop, and a temporary
+copy of a catalog. The data directory is locked before anything is read, as by a server. Called by
+`check`, `adopt` and `repair`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 
 STORES_MAX = 1024
-"""An offline verb takes as many stores as there are; the catalog asks for a limit."""
+"""An offline verb accepts any number of stores; the catalog needs a limit."""
 
 
 def offline_settings(
@@ -38,7 +38,7 @@ def offline_settings(
     key_file: Path | None = None,
     key_command: str | None = None,
 ) -> ServeSettings:
-    """The directory as a server would be given it; without a count, the stores that are there."""
+    """The settings as a server would have them; without a count, the existing stores."""
     if not data.is_dir():
         raise ConfigError(f"--data {data} is not a directory; name the one the server was given.")
     if stores is None:
@@ -55,7 +55,7 @@ def offline_settings(
 
 
 def refuse_encrypted(settings: ServeSettings, verb: str) -> None:
-    """For a verb that does not work on encrypted data."""
+    """For a verb that does not support encrypted data."""
     if vault_of(settings) is not None:
         raise ConfigError(
             f"{settings.data} is encrypted, which `partibus store {verb}` does not handle: restore "
@@ -64,7 +64,7 @@ def refuse_encrypted(settings: ServeSettings, verb: str) -> None:
 
 
 def refuse_databases(settings: ServeSettings) -> None:
-    """For verbs that work on files."""
+    """For verbs that only work on files."""
     for number in settings.store_databases:
         raise ConfigError(
             f"Store {number} is the {settings.store_name(number)}, and this verb works on "
@@ -75,7 +75,7 @@ def refuse_databases(settings: ServeSettings) -> None:
 
 @contextlib.contextmanager
 def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
-    """The data directory is ours for as long as the block runs."""
+    """Hold the lock of the data directory while the block runs."""
     refuse_databases(settings)
     with contextlib.ExitStack() as cleanup:
         claim_data_directory(settings, cleanup)
@@ -86,7 +86,7 @@ def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
 def catalog_to_read(
     file: Path, stores: int = STORES_MAX, vault: Vault | None = None
 ) -> Iterator[Catalog]:
-    """The catalog as a copy, so that reading it changes nothing; an encrypted one in memory."""
+    """A copy of the catalog, so that reading it changes nothing; an encrypted one in memory."""
     with catalog_rows_to_read(file, vault) as rows:
         yield Catalog(stores=stores, rows=rows)
 
@@ -116,7 +116,7 @@ def catalog_rows_to_read(file: Path, vault: Vault | None = None) -> Iterator[Cat
 
 
 class RebuiltStore:
-    """What a store holds, as the comparison with the catalog asks for it."""
+    """The contents of a store, as the comparison with the catalog needs it."""
 
     def __init__(self, rebuilt: Rebuilt, log_end: tuple[bytes, int] | None = None) -> None:
         self.states = rebuilt.states
@@ -125,11 +125,11 @@ class RebuiltStore:
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:
-        """The id of the log, and where it ends."""
+        """The id of the log, and its end."""
         return self._log_end
 
     def strangers(self) -> list[int]:
-        """Every fragment: nobody serves one here."""
+        """Every fragment: none is served here."""
         return list(self.states)
 
     def stranger_bodies(self, fragment_id: int) -> int:
@@ -150,7 +150,7 @@ class OpenStore(RebuiltStore):
             raise
 
     def close(self) -> None:
-        """Give the place back."""
+        """Release the place."""
         self.store.close()
 
     def append(self, records: list[Record]) -> None:
@@ -158,7 +158,7 @@ class OpenStore(RebuiltStore):
         self._wait(lambda done: self.store.append(records, done))
 
     def checkpoint(self, states: dict[int, bytes]) -> None:
-        """Put these states in the place of all that the log says."""
+        """Write a checkpoint with these states, which replaces the log before it."""
         self._wait(lambda done: self.store.checkpoint(states, done))
 
     def _wait(self, ask: Callable[[Done], None]) -> None:

@@ -1,8 +1,8 @@
-"""A damaged catalog is put right from its copy.
+"""Repairs a damaged catalog from its copy.
 
-Owns the exchange of `catalog.db` for `catalog.copy`, which the server writes at its start and its
-end. The damaged file is kept beside. What the copy lacks is found by the next start, since the
-stores have seen more than it. Called by `partibus store repair`.
+Owns the replacement of `catalog.db` by `catalog.copy`, which the server writes at its start and its
+end. The damaged file is kept. The next start detects what the copy lacks, since the stores have
+seen later changes. Called by `partibus store repair`.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ DAMAGED_SUFFIX = ".damaged"
 
 
 def repair_data(settings: ServeSettings) -> list[str]:
-    """Put the copy in the place of a catalog that cannot be read; answers what was done."""
+    """Replace a catalog that cannot be read by its copy; returns what was done."""
     file = settings.data / CATALOG_NAME
     copy = settings.data / COPY_NAME
     with claimed(settings):

@@ -1,9 +1,9 @@
-"""A backup becomes a data directory again.
+"""Restores a backup to a data directory.
 
-Owns the order that makes half a restore unusable: a mark first, then the stores, then the catalog,
-and the mark goes last. Everything is verified before the first byte is written, and once more while
-it is copied. It never writes where something lies. Called by `partibus restore`, and by the
-verification of a backup in depth, which looks at it as the offline check does.
+Owns the order that makes an incomplete restore unusable: first a mark, then the stores, then the
+catalog, and last the mark is removed. Everything is verified before the first byte is written, and
+again while it is copied. It must never overwrite anything. Called by `partibus restore`, and by the
+verification of a backup in depth, which runs the offline check on it.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def restore(
     *,
     new_identity: bool = False,
 ) -> None:
-    """Write the data directory; it can be started when this returns, and not before."""
+    """Write the data directory; it can be started only after this returns."""
     _refuse_used(settings)
     if new_identity and any(file.place == KEY_PLACE for file in manifest.files):
         raise ConfigError(
@@ -104,7 +104,7 @@ def _counted(chunks: Iterator[bytes], advance: Advance) -> Iterator[bytes]:
 
 
 def _identify_anew(manifest: Manifest, settings: ServeSettings) -> None:
-    """Let catalog and stores be of a namespace that nobody else has."""
+    """Give catalog and stores a new namespace id."""
     catalog = Catalog(settings.data / CATALOG_NAME, stores=settings.stores)
     with contextlib.closing(catalog):
         with catalog.identify() as identity:
@@ -120,7 +120,7 @@ def _identify_anew(manifest: Manifest, settings: ServeSettings) -> None:
 def check_in_depth(
     repository: Repository, name: str, key_file: Path | None = None, key_command: str | None = None
 ) -> list[PartReport]:
-    """Look at a backup as `partibus store check` looks at a data directory."""
+    """Check a backup as `partibus store check` checks a data directory."""
     manifest = repository.manifest(name)
     if all(file.place != KEY_PLACE for file in manifest.files):
         key_file = key_command = None  # it was made before the data was encrypted
@@ -141,7 +141,7 @@ def check_in_depth(
 
 
 def _link(source: Path, target: Path) -> None:
-    """The check changes nothing, so the object itself may lie there."""
+    """The check changes nothing, so the object itself can be linked there."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,10 +1,10 @@
-"""How far each store had come, noted beside the catalog: an older one put back is recognised.
+"""How far each store had come, recorded beside the catalog: an older copy put back is recognised.
 
 Owns a file `seen-N` for each store: the namespace, the id of the store's log, how far that log was
-durable, and how far the catalog had come. Only what is durable is noted, so a loss of power never
-leaves the note ahead of the store; a note that is behind, lost or torn only knows less. Written
-off the loop, every few seconds and after a change of the catalog, and synced at the start and the
-end of the server. Compared by `belonging`, forgotten by an adoption.
+durable, and how far the catalog had come. Only what is durable is recorded, so after a power loss a
+note is never ahead of its store; a note that is behind, lost or torn only detects less. Written off
+the loop, every few seconds and after a change of the catalog, and synced at the start and the end
+of the server. Compared by `belonging`, forgotten by an adoption.
 """
 
 import logging
@@ -21,7 +21,7 @@ from partibus.store.record import crc32c
 from partibus.store.worker import Worker
 
 NOTE_MS: Final = 5000
-"""How often the notes follow the stores."""
+"""How often the notes are updated."""
 _MAGIC: Final = b"PBSEEN01"
 _LAYOUT: Final = struct.Struct("<8s16s16sQQ")
 _CHECKSUM: Final = struct.Struct("<I")
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class Seen:
-    """What is noted of one store."""
+    """The note of one store."""
 
     namespace: bytes
     log_id: bytes
@@ -40,12 +40,12 @@ class Seen:
 
 
 def seen_file(data: Path, number: int) -> Path:
-    """Where the note of a store lies."""
+    """Where the note of a store is."""
     return data / f"seen-{number}"
 
 
 def read_seen(data: Path, number: int) -> Seen | None:
-    """The note of a store; None when there is none, or a torn one."""
+    """The note of a store; None when there is none, or it is torn."""
     file = seen_file(data, number)
     try:
         content = file.read_bytes()
@@ -60,7 +60,7 @@ def read_seen(data: Path, number: int) -> Seen | None:
 
 
 def write_seen(data: Path, number: int, seen: Seen, *, syncs: bool) -> None:
-    """Put a note in the place of the one before."""
+    """Replace the note of a store."""
     packed = _LAYOUT.pack(_MAGIC, seen.namespace, seen.log_id, seen.position, seen.generation)
     with open_private(seen_file(data, number)) as file:
         file.write(packed + _CHECKSUM.pack(crc32c(packed)))
@@ -70,7 +70,7 @@ def write_seen(data: Path, number: int, seen: Seen, *, syncs: bool) -> None:
 
 
 def forget_seen(data: Path) -> None:
-    """Somebody has said that what lies here is right, however old it is."""
+    """An operator has accepted the current data, however old it is."""
     for file in data.glob("seen-*"):
         file.unlink()
 
@@ -91,19 +91,19 @@ class SeenNotes:
         self._noted: dict[int, Seen] = {}
 
     def start(self) -> None:
-        """Note where everything is found, and follow it from now on."""
+        """Record the current positions, and follow the stores from now on."""
         self._write_all(self._news(), syncs=True)
         self._timer = self.scheduler.call_later_ms(NOTE_MS, self._look)
 
     def stop(self) -> None:
-        """Note where everything was left; the stores are closed."""
+        """Record the final positions; the stores are closed."""
         if self._timer is not None:
             self._timer.cancel()
         self._worker.close()
         self._write_all(self._news(), syncs=True)
 
     def note(self) -> None:
-        """Note what is new; returns at once."""
+        """Record what is new; returns at once."""
         news = self._news()
         if news:
             self._worker.submit(partial(self._write_all, news, syncs=False))
@@ -128,5 +128,5 @@ class SeenNotes:
             try:
                 write_seen(self.data, number, seen, syncs=syncs)
             except OSError as error:
-                # The server needs no note; without it an older store would not be recognised.
+                # The server works without notes; an older store would just not be recognised.
                 _log.warning("%s cannot be written: %s", seen_file(self.data, number), error)

@@ -1,9 +1,8 @@
-"""The standing faults of one process: what is wrong on purpose, and for how long still.
+"""The active faults of one process, and when each ends.
 
-Owns the list of faults and the end of each, by its time or by request. It turns the knobs
-that stores and gateway offer for it (`store.fault_injection`, `gateway.fault_injection`) and
-knows how none of them works. Asked through the control hub, in every worker; made only with
-`--faults`.
+Owns the list of faults and the end of each, by its time or by request. It sets what stores and
+gateway offer for it (`store.fault_injection`, `gateway.fault_injection`), and must never know how
+they work. Called through the control hub, in every worker; made only with `--faults`.
 """
 
 import os
@@ -26,12 +25,12 @@ SET_FAULT: Final = "set-fault"
 LIST_FAULTS: Final = "list-faults"
 CLEAR_FAULTS: Final = "clear-faults"
 KILL_DELAY_MS: Final = 50
-"""Time for the answer to leave before the process that gives it is gone."""
+"""Time to send the answer before the process ends."""
 
 
 @dataclass(eq=False, slots=True)
 class Standing:
-    """A fault that lasts, and when it ends by itself."""
+    """An active fault, and when it ends by itself."""
 
     request: requests.LastingFault
     ends_ms: int | None
@@ -60,7 +59,7 @@ class FaultBox:
         self._standing: dict[str, Standing] = {}
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the questions of this process."""
         control.register(SET_FAULT, self.set)
         control.register(LIST_FAULTS, self.list)
         control.register(CLEAR_FAULTS, self.clear)
@@ -68,7 +67,7 @@ class FaultBox:
     # --- questions ------------------------------------------------------------------------
 
     def set(self, payload: Payload) -> Payload:
-        """Make a fault, as far as it concerns this process; answers how much it touched."""
+        """Make a fault, as far as it concerns this process; returns how much it affected."""
         request = requests.read_request(payload)
         if isinstance(request, requests.LastingFault):
             return {"count": int(self._begin(request))}
@@ -81,7 +80,7 @@ class FaultBox:
         return {"count": 1}
 
     def list(self, payload: Payload) -> Payload:
-        """The standing faults by their key, each with what is left of it."""
+        """The active faults by their key, each with its remaining time."""
         now_ms = self._now_ms()
         return {
             key: {
@@ -93,7 +92,7 @@ class FaultBox:
         }
 
     def clear(self, payload: Payload) -> Payload:
-        """End every fault, or the one of a key; answers which there were."""
+        """End every fault, or the one with a key; returns which ones."""
         only = payload.get("key")
         keys = [key for key in self._standing if only is None or key == only]
         for key in keys:
@@ -103,7 +102,7 @@ class FaultBox:
     # --- beginning and ending ---------------------------------------------------------------
 
     def _begin(self, request: requests.LastingFault) -> bool:
-        """Put a fault in the place of the one with the same key; False when it is not ours."""
+        """Replace the fault with the same key; False when it does not concern this process."""
         if isinstance(request, requests.StoreFault) and request.store not in self._stores:
             return False
         had_one = self._end(request.key)
@@ -131,7 +130,7 @@ class FaultBox:
         self._set_delays()
 
     def _over(self, key: str) -> None:
-        """The time of a fault is up."""
+        """A fault has timed out."""
         self._standing[key].timer = None
         self._end(key)
 
@@ -166,7 +165,7 @@ class FaultBox:
     # --- at once ----------------------------------------------------------------------------
 
     def _drop_locks(self, path: str) -> int:
-        """Take the locks of the fragments that run here."""
+        """Drop the locks of the fragments that run here."""
         count = 0
         for fragment in self._gateway.namespace.resolve(parse_address(path)).fragments:
             local = fragment.local
@@ -177,5 +176,5 @@ class FaultBox:
 
 
 def _end_this_process() -> None:
-    """As the kernel would: no flush, no goodbye."""
+    """As if the kernel had killed it: no flush, no close."""
     os.kill(os.getpid(), signal.SIGKILL)

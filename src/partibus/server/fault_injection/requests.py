@@ -1,8 +1,8 @@
-"""Faults as they are asked for: typed requests, from JSON and back.
+"""Requests for faults: typed, from JSON and back.
 
-Owns the shapes and the limits of what may be asked. It knows nothing of a running server:
-whether a store or an entity exists is the service's question, what a fault does the box's.
-`for_ms` None means until it is cleared.
+Owns the shapes and limits of requests. It must never need a running server: the service checks
+whether a store or an entity exists, the box carries a fault out. `for_ms` None means until it is
+cleared.
 """
 
 from typing import Any, Final, Literal
@@ -12,7 +12,7 @@ import msgspec
 from partibus.domain.errors import ArgumentError
 
 FAULT_MS_MAX: Final = 24 * 3600 * 1000
-"""A fault that lasts longer than a day was forgotten, not wanted."""
+"""A fault that lasts longer than a day is a forgotten one."""
 DELAY_MS_MAX: Final = 600_000
 RATE_PER_S_MAX: Final = 1e9
 
@@ -79,7 +79,7 @@ FaultRequest = (
 
 
 def read_request(payload: object) -> FaultRequest:
-    """The request of a JSON object; what is wrong with it is an ArgumentError."""
+    """The request in a JSON object; raises ArgumentError if it is not valid."""
     try:
         request: FaultRequest = msgspec.convert(payload, type=FaultRequest)
     except msgspec.ValidationError as error:

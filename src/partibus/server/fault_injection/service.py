@@ -1,9 +1,8 @@
-"""Faults on demand: what users ask for to see how their programs bear it.
+"""Faults on demand: lets users test how their programs cope.
 
-Owns the decision whether a fault may be made here and what it concerns, and the answer of the
-whole server. Each process makes its own share (`box`), reached through the control
-hub. A server that was started without `--faults` refuses everything here. Called by the
-HTTP side (`ops.admin`).
+Owns the decision whether a fault may be made here and what it concerns, and the answer of the whole
+server. Each process makes its own part (`box`), reached through the control hub. A server started
+without `--faults` refuses everything here. Called by the HTTP side (`ops.admin`).
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from partibus.server.operators.inspection import STORES, is_available
 
 NOTICE_POLL_MS: Final = 5
 NOTICE_MS_MAX: Final = 2_000
-"""A store in the middle of a slow commit notices later; nobody waits for that."""
+"""A store in the middle of a slow commit notices later; the request does not wait for that."""
 SWITCHED_OFF: Final = (
     "Fault injection is off: the server was started without --faults. Start it with "
     "'partibus serve --faults', or set PARTIBUS_FAULTS=true, where faults are wanted."
@@ -27,7 +26,7 @@ SWITCHED_OFF: Final = (
 
 
 class FaultService:
-    """Takes requests for faults and spreads them over the workers."""
+    """Accepts requests for faults and passes them to the workers."""
 
     def __init__(self, settings: ServeSettings, catalog: Catalog, control: ControlHub) -> None:
         self._settings = settings
@@ -35,7 +34,7 @@ class FaultService:
         self._control = control
 
     async def set(self, payload: object) -> Payload:
-        """Make a fault; answers what was asked and how much it touched."""
+        """Make a fault; returns the request and how much it affected."""
         self._require_switched_on()
         request = self._checked(requests.read_request(payload))
         written = requests.write_request(request)
@@ -46,14 +45,15 @@ class FaultService:
         if isinstance(request, requests.StoreFault) and request.mode in ("down", "full"):
             await self._until_down(request.store)
         count = sum(answer["count"] for answer in answers.values())
-        # Every node of a cluster keeps the faults of a lane, which may move; there is one lane.
+        # Every node of a cluster keeps the faults of a lane, which may move; the lane counts
+        # once.
         return {
             **written,
             "count": min(1, count) if isinstance(request, requests.StoreFault) else count,
         }
 
     async def _until_down(self, store: int) -> None:
-        """Answer when the store has noticed, so that the caller finds it down."""
+        """Answer when the store has gone down, so that the caller finds it down."""
         for _ in range(NOTICE_MS_MAX // NOTICE_POLL_MS):
             for stores in (await self._control.ask_all(STORES, {})).values():
                 reported = stores.get(str(store))
@@ -62,7 +62,7 @@ class FaultService:
             await asyncio.sleep(NOTICE_POLL_MS / 1000)
 
     async def list(self) -> Payload:
-        """The standing faults of all workers, each once."""
+        """The active faults of all workers, each once."""
         self._require_switched_on()
         answers = await self._control.ask_all(LIST_FAULTS, {})
         merged: dict[str, Payload] = {}
@@ -74,7 +74,7 @@ class FaultService:
         return {"faults": list(merged.values())}
 
     async def clear(self, key: str | None = None) -> Payload:
-        """End every fault, or the one of a key; answers which there were."""
+        """End every fault, or the one with a key; returns which ones."""
         self._require_switched_on()
         answers = await self._control.ask_all(CLEAR_FAULTS, {} if key is None else {"key": key})
         return {"cleared": sorted({key for a in answers.values() for key in a["cleared"]})}
@@ -84,7 +84,7 @@ class FaultService:
             raise InvalidOperation(SWITCHED_OFF)
 
     def _checked(self, request: requests.FaultRequest) -> requests.FaultRequest:
-        """The request with names as the catalog spells them; what is not there is an error."""
+        """The request with names as the catalog spells them; a missing entity is an error."""
         if (
             isinstance(request, requests.StoreFault)
             and not 0 <= request.store < self._settings.stores

@@ -1,10 +1,11 @@
 """New nodes get their certificates over the network, for as long as a token is valid.
 
-Owns the token, and both ends of the one exchange that it is for: a node makes its own key and sends
-a request to be signed, and who holds the authority answers with the certificate. The secret of the
-token never travels: it proves both messages, so the wire needs no secrecy, and a stranger on it can
-neither join nor pose as the authority. A token ends by the clock of the authority, or with the
-process that gave it. Neither key leaves the machine it was made on. Called by `partibus cluster`.
+Owns the token, and both ends of its one exchange: a node makes its own key and sends a request to
+be signed, and the holder of the authority answers with the certificate. The secret of the token is
+never sent: it authenticates both messages, so the connection needs no secrecy, and an attacker on
+it can neither join nor pose as the authority. A token expires by the clock of the authority, or
+with the process that issued it. Neither key leaves the machine it was made on. Called by `partibus
+cluster`.
 """
 
 import asyncio
@@ -36,13 +37,13 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024
 """A request or a certificate with its chain takes a few kilobytes."""
 EXCHANGE_S: Final = 10.0
 EXCHANGES_MAX: Final = 16
-"""At a time; the next ones are closed at once."""
+"""Concurrent requests; further ones are closed at once."""
 
 log = logging.getLogger(__name__)
 
 
 class JoinToken(msgspec.Struct, frozen=True, array_like=True):
-    """Where to ask, until when, and the secret that proves both ends."""
+    """Where to ask, until when, and the secret that authenticates both ends."""
 
     host: str
     port: int
@@ -50,12 +51,12 @@ class JoinToken(msgspec.Struct, frozen=True, array_like=True):
     secret: bytes
 
     def text(self) -> str:
-        """As it is handed over: in one word."""
+        """The token as one word, to be handed over."""
         return TOKEN_PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(self)).decode()
 
 
 def read_token(text: str) -> JoinToken:
-    """ArgumentError when it is something else."""
+    """Raises ArgumentError when it is not a join token."""
     try:
         if not text.startswith(TOKEN_PREFIX):
             raise ValueError
@@ -68,7 +69,7 @@ def read_token(text: str) -> JoinToken:
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
-    """What a node sends."""
+    """The request of a node."""
 
     name: str
     csr: bytes
@@ -76,7 +77,7 @@ class JoinRequest(msgspec.Struct, frozen=True):
 
 
 class JoinAnswer(msgspec.Struct, frozen=True):
-    """What comes back: a certificate with the authorities to trust, or why there is none."""
+    """The answer: a certificate with the authorities to trust, or the reason for a refusal."""
 
     certificate: bytes = b""
     authorities: bytes = b""
@@ -85,7 +86,7 @@ class JoinAnswer(msgspec.Struct, frozen=True):
 
 
 def _proof(secret: bytes, *parts: bytes) -> bytes:
-    """Of a message whose parts cannot be taken for others."""
+    """The authentication code of a message, whose parts cannot be confused."""
     message = b"".join(len(part).to_bytes(4) + part for part in parts)
     return hmac.digest(secret, message, hashlib.sha256)
 
@@ -107,7 +108,8 @@ class Admission:
         self._exchanges = 0
 
     def answer(self, message: bytes) -> bytes:
-        """Sign what is proven and in time; anything else gets a reason, and no certificate."""
+        """Sign a request that is authentic and in time; otherwise return a reason, and no
+        certificate."""
         try:
             request = msgspec.json.decode(message, type=JoinRequest)
             return msgspec.json.encode(self._signed(request))
@@ -144,14 +146,14 @@ class Admission:
                     writer.write(self.answer(message) + b"\n")
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # who goes away or says too much gets no answer
+            pass  # no answer for a client that leaves or sends too much
         finally:
             self._exchanges -= 1
             writer.close()
 
 
 async def join_by_token(directory: Path, text: str, name: str, clock: Clock) -> None:
-    """Make a key, have it signed, and write what a node needs into the directory."""
+    """Make a key, have it signed, and write a node's files into the directory."""
     check_name(name)
     token = read_token(text)
     if clock.now_ms() >= token.until_ms:

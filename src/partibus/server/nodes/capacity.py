@@ -1,8 +1,7 @@
-"""Whether the databases of a cluster take as many connections as its nodes may need.
+"""Whether the databases of a cluster allow as many connections as its nodes may need.
 
-Owns the arithmetic of connections, which docs/guides/sizing.md explains, and the warning. It
-refuses nothing: what lanes need at most they seldom need all at once. Called when a node has
-joined.
+Owns the arithmetic of connections, which docs/guides/sizing.md explains, and the warning. It must
+never refuse anything: lanes seldom need their maximum all at once. Called when a node has joined.
 """
 
 import logging
@@ -31,7 +30,7 @@ def needed(settings: ServeSettings, nodes: int) -> dict[str, int]:
 
 
 async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
-    """Ask each database how many it takes; one that does not answer now is passed over."""
+    """Ask each database for its limit; one that does not answer now is skipped."""
     for database, count in needed(settings, nodes).items():
         session = ControlSession(database, "capacity")
         try:
@@ -42,7 +41,7 @@ async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
             await session.close()
         if offered < count:
             _log.warning(
-                "the %s takes %d connections; %d nodes and the lanes in it may need %d. Set "
+                "the %s allows %d connections; %d nodes and the lanes in it may need %d. Set "
                 "max_connections of the database to more, or spread the lanes over more databases",
                 database_name(database),
                 offered,
@@ -52,7 +51,7 @@ async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
 
 
 async def _offered(connection: AsyncConnection) -> int:
-    """What is left for those who are not superusers."""
+    """The connections left for users that are not superusers."""
     cursor = await connection.execute(
         "SELECT current_setting('max_connections')::integer"
         " - current_setting('superuser_reserved_connections')::integer"

@@ -1,8 +1,8 @@
-"""The certificates by which the nodes of a cluster know each other.
+"""The certificates by which the nodes of a cluster authenticate each other.
 
 Owns the files of the cluster's authority and of a node: an authority of the cluster alone, which
-signs nothing else, and one certificate for each node that bears its name. The key of the authority
-stays where the cluster was made; a node needs only its own. Called by `partibus cluster`.
+signs nothing else, and one certificate for each node, with its name. The key of the authority stays
+where the cluster was made; a node needs only its own. Called by `partibus cluster`.
 """
 
 import re
@@ -48,7 +48,7 @@ def make_cluster(directory: Path, name: str, clock: Clock) -> None:
 
 
 def make_node(authority_directory: Path, directory: Path, name: str, clock: Clock) -> None:
-    """The certificate of a further node, or a new one of the same node."""
+    """The certificate of another node, or a new one of the same node."""
     check_name(name)
     if not has_authority(authority_directory):
         raise ConfigError(
@@ -89,15 +89,15 @@ def _write_node(
 
 
 def node_until_ms(authority: Authority, now_ms: int) -> int:
-    """When a certificate that is made now ends: never after that of its authority."""
+    """When a certificate that is made now expires: never after that of its authority."""
     return min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
 
 
 def write_signed(
     directory: Path, certificate: bytes, key: bytes, authorities: bytes, now_ms: int
 ) -> None:
-    """What a node needs. It goes on trusting the authorities that it has: while one is replaced,
-    other nodes still show certificates of the old one."""
+    """Write a node's files. It keeps trusting the authorities that it has: while one is replaced,
+    other nodes still have certificates of the old one."""
     make_private_directory(directory)
     before = directory / CA_FILE
     authorities += before.read_bytes() if before.exists() else b""
@@ -107,7 +107,7 @@ def write_signed(
 
 
 def check_name(name: str) -> None:
-    """ArgumentError when no node can have that name."""
+    """Raises ArgumentError when it is not a valid node name."""
     if not _NODE_NAME.fullmatch(name):
         raise ArgumentError(
             f"'{name}' is not a valid name of a node: up to 63 lower-case letters, digits and "

@@ -1,4 +1,4 @@
-"""What `serve --cluster` brings together: the cluster's database, the port of the nodes, leases.
+"""What `serve --cluster` wires together: the cluster's database, the port of the nodes, leases.
 
 Owns the wiring of a `Seat` from the settings. Binds the port for the other nodes, so that its
 number is known before the node is announced. Loads the driver of the database. Called by the
@@ -32,7 +32,7 @@ from partibus.store.postgres.importing import lane_end
 
 
 def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
-    """The place of this node, not taken yet."""
+    """The seat of this node, which has not joined yet."""
     assert settings.cluster is not None
     group = NodeGroup(settings.cluster_tls, settings.host, settings.peer_port)
     name = node_name(settings.cluster_tls)
@@ -57,8 +57,7 @@ def _end_of(settings: ServeSettings, lane: int) -> LaneEnd | None:
 
 
 async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:
-    """Join; a new cluster gets its lanes, and one that has others than this node knows refuses
-    it."""
+    """Join; a new cluster gets its lanes, and a node whose settings name other lanes is refused."""
     assert settings.cluster is not None
     await ownership.start()
     databases = len(set(settings.store_places))

@@ -2,10 +2,10 @@
 
 Owns the work that follows from the leases: a wanted lane is acquired, opened and served; one that
 is wanted elsewhere is flushed, checkpointed and released; one whose lease was lost, or that another
-node has taken over, is served no more at once and its state is thrown away. A lane that cannot be
-opened is given back and tried again; one whose database does not answer here goes to another node,
-if it answers there. Safety does not depend on any of this, only on the epoch of
-the lane in its store. Started and stopped by the node.
+node has taken over, is dropped at once with its state. A lane that cannot be opened is released and
+tried again; one whose database does not answer here goes to another node, if it answers there.
+Safety does not depend on any of this, only on the epoch of the lane in its store. Started and
+stopped by the node.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from partibus.server.scheduler import until
 from partibus.store.interface import StoreState
 
 RETRY_S: Final = 1.0
-"""After an attempt to open a lane that failed."""
+"""The pause after a failed attempt to open a lane."""
 FLUSH_S_MAX: Final = 10.0
-"""A store that does not answer by then is left with what it has, and the lane is given up."""
+"""A store that does not answer within this time is closed as it is, and the lane is released."""
 DOWN_S_MAX: Final = 2.0
-"""A store that is down for longer is out of reach from here, and may be reached from elsewhere."""
+"""A store that is down for longer is unreachable from here, and may be reachable from elsewhere."""
 OPENING_MAX: Final = 4
 """Lanes that are recovered at the same time."""
 
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class LaneKeeping:
-    """Brings the open lanes to what the leases say."""
+    """Opens and closes lanes as the leases say."""
 
     def __init__(
         self,
@@ -48,20 +48,20 @@ class LaneKeeping:
         reach: Reach | None = None,
     ) -> None:
         self._reach = reach
-        """None where stores are reached from everywhere alike."""
+        """None where every node reaches every store."""
         self._down: dict[int, asyncio.TimerHandle] = {}
-        """Lanes whose store is down, until it is looked at again."""
+        """Lanes whose store is down, until it is checked again."""
         self._ownership = ownership
         self._lanes = lanes
         self._make = make
         self._prepare = prepare
         self._keeps_locks = keeps_locks
         self._admit = admit
-        """Raises when a lane is not to be opened as it is."""
+        """Raises when a lane must not be opened in its present state."""
         self._busy: dict[int, asyncio.Task[None]] = {}
         """Lanes that are being opened or closed."""
         self.troubles: dict[int, str] = {}
-        """Why a lane could not be opened when that was last tried."""
+        """Why a lane could not be opened at the last attempt."""
         self.fenced = 0
         """Lanes whose writes were refused here because another node had taken them over."""
         self._retry: dict[int, asyncio.TimerHandle] = {}
@@ -72,7 +72,7 @@ class LaneKeeping:
         """Set when everything that is wanted is open."""
 
     def look(self) -> None:
-        """Compare what is open with the leases, and begin what follows."""
+        """Compare the open lanes with the leases, and start what follows."""
         owned, wanted = self._ownership.owned(), self._ownership.wanted()
         for lane in list(self._lanes.brokers):
             is_ours = lane in owned and not self._was_taken(lane)
@@ -92,17 +92,17 @@ class LaneKeeping:
                 if lane not in self._busy and lane not in self._retry:
                     self._begin(lane, self._open(lane))
         for lane in sorted(owned - wanted - self._lanes.brokers.keys()):
-            if lane not in self._busy:  # it was thrown away, and is to be opened by somebody else
+            if lane not in self._busy:  # it was dropped, and another node is to open it
                 self._begin(lane, self._ownership.release(lane))
         if not self._busy and wanted <= self._lanes.brokers.keys():
             self.settled.set()
 
     def work(self) -> dict[int, str]:
-        """The lanes that are `opening` or `closing` here now."""
+        """The lanes that are currently `opening` or `closing` here."""
         return {n: "closing" if n in self._closing else "opening" for n in self._busy}
 
     async def stop(self) -> None:
-        """Hand every lane over, cleanly as far as the stores answer."""
+        """Hand every lane over, cleanly where the stores answer."""
         self._is_stopping = True
         for timer in (*self._retry.values(), *self._down.values()):
             timer.cancel()
@@ -123,7 +123,7 @@ class LaneKeeping:
         return self._reach is not None and self._reach.is_lost(lane)
 
     def _watch_down(self, lane: int) -> None:
-        """See after a while whether its store is still down."""
+        """Check after a while whether its store is still down."""
         if self._reach is not None and lane not in self._down:
             loop = asyncio.get_running_loop()
             broker = self._lanes.brokers[lane]
@@ -143,7 +143,7 @@ class LaneKeeping:
         del self._busy[lane]
         self._closing.discard(lane)
         if task.cancelled():
-            return  # The loop is ending: what would be begun now would never run.
+            return  # The loop is ending: a new task would never run.
         if task.exception() is not None:
             _log.error("lane %d could not be opened or closed", lane, exc_info=task.exception())
             self._try_later(lane)
@@ -179,7 +179,7 @@ class LaneKeeping:
             await self._admit(lane)
         broker = self._make(lane)
         try:
-            # Reading the log takes long; what the other lanes serve goes on meanwhile.
+            # Reading the log takes long; the other lanes go on serving meanwhile.
             await loop.run_in_executor(None, broker.open)
         except StoreUnavailable:
             if self._reach is not None:
@@ -199,7 +199,7 @@ class LaneKeeping:
         _log.info("lane %d is served here, epoch %d", lane, epoch)
 
     async def _hand_over(self, lane: int) -> None:
-        """Flush, checkpoint, release: whoever comes next finds a log that was closed."""
+        """Flush, checkpoint, release: the next owner finds a cleanly closed log."""
         self._closing.add(lane)
         broker = self._lanes.end(lane)
         assert broker is not None
@@ -213,7 +213,7 @@ class LaneKeeping:
         _log.info("lane %d was handed over", lane)
 
     async def _give_up(self, lane: int) -> None:
-        """Another node can reach its database, which does not answer here."""
+        """Release a lane to a node that can reach its database, which does not answer here."""
         broker = self._lanes.end(lane)
         _log.warning("lane %d is given up: its database is out of reach from here", lane)
         await self._ownership.release(lane)
@@ -226,8 +226,8 @@ class LaneKeeping:
         await loop.run_in_executor(None, broker.close, self._keeps_locks)
 
     async def _throw_away(self, lane: int) -> None:
-        """The lane is not ours any more, or has to be opened anew: what is in memory may differ
-        from its log."""
+        """The lane is not ours any more, or must be opened again: memory may differ from its
+        log."""
         self._closing.add(lane)
         broker = self._lanes.end(lane)
         is_owned = lane in self._ownership.owned()

@@ -1,8 +1,8 @@
-"""The lanes of this node, noted in the control plane; and the refusal of one that went back.
+"""Notes in the control plane of how far lanes have come; and the refusal of one that went back.
 
 Owns when notes are written (every few seconds, and before the node leaves) and the comparison of a
-lane with its note before it is opened. A node that cannot write a note serves on: the note only
-knows less then. Made by `joining`, used by the seat.
+lane with its note before it is opened. A node that cannot write a note goes on serving: the note
+then only detects less. Made by `joining`, used by the seat.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def refuse_older(name: str, lane: int, end: LaneEnd | None, seen: LaneEnd | None) -> None:
-    """A lane that lacks what it once had is not to be served."""
+    """A lane that lacks records it once had must not be served."""
     if end is None or seen is None or end.log_id != seen.log_id or end.position >= seen.position:
         return
     raise StoreCorrupt(
@@ -48,7 +48,7 @@ class LaneNotes:
         self._task: asyncio.Task[None] | None = None
 
     async def admit(self, lane: int) -> None:
-        """Raises unless a lane that is about to be opened has all that it ever had."""
+        """Raises when a lane that is about to be opened lacks records it once had."""
         seen = (await self._session.run(lane_seen.noted)).get(lane)
         if seen is not None:
             end = await asyncio.to_thread(self._end_of, lane)
@@ -60,7 +60,7 @@ class LaneNotes:
         self._task = asyncio.ensure_future(self._follow())
 
     async def stop(self) -> None:
-        """Note how far everything has come, for the last time; the lanes are open yet."""
+        """Write the last notes; the lanes are still open."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -84,6 +84,6 @@ class LaneNotes:
         try:
             await self._session.run(partial(lane_seen.note, ends=news))
         except BusError as error:
-            _log.warning("how far the lanes have come is not noted now: %s", error.text)
+            _log.warning("the positions of the lanes cannot be recorded now: %s", error.text)
         else:
             self._noted |= news

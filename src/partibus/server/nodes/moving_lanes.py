@@ -1,9 +1,9 @@
 """The lanes of a node of a cluster: opened and closed while it runs.
 
-Owns the handles of all fragments, which follow their lanes, and the order in which a lane comes and
-goes here. A lane that comes is served when all its fragments are up; one that goes is served no
-more before its broker ends, so that nothing is taken that could not be answered. When it may come
-and must go is `lane_keeping`'s. Made by the node.
+Owns the handles of all fragments, which follow their lanes, and the order in which a lane is
+started and stopped here. A lane is served when all its fragments are up; one that leaves is no
+longer served before its broker ends, so that no command is accepted that could not be answered.
+`lane_keeping` decides when. Made by the node.
 """
 
 import logging
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class MovingLanes(Lanes):
-    """Lanes that are here today and elsewhere tomorrow."""
+    """Lanes that move between nodes."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class MovingLanes(Lanes):
         """By lane and fragment."""
 
     def find(self, fragment_id: int) -> Fragment | None:
-        """A fragment that another node asks for; one that is not served here refuses all."""
+        """A fragment that another node asks for; one that is not served here refuses all
+        commands."""
         try:
             found = super().find(fragment_id)
         except BusError as error:  # the catalog cannot be read now
@@ -69,7 +70,7 @@ class MovingLanes(Lanes):
         return None
 
     def epoch_of(self, lane: int) -> int | None:
-        """Under which epoch a lane is served here; None when it is not."""
+        """The epoch under which a lane is served here; None when it is not."""
         return self.epochs.get(lane)
 
     # --- handles --------------------------------------------------------------------------
@@ -97,7 +98,7 @@ class MovingLanes(Lanes):
         return RemoteFragment(self._nobody, handle.fragment_id, handle.index, lane)
 
     def moved(self, lane: int) -> None:
-        """A lane is served elsewhere than before, or by nobody."""
+        """A lane is served by another node than before, or by none."""
         for fragment_id in list(self._handles.get(lane, ())):
             self._bind(lane, fragment_id)
 
@@ -122,7 +123,7 @@ class MovingLanes(Lanes):
     # --- lanes ----------------------------------------------------------------------------
 
     def take_up(self, lane: int, broker: Broker) -> None:
-        """Bring up every fragment of a lane that was recovered; it is not served yet."""
+        """Start every fragment of a lane that was recovered; it is not served yet."""
         self.brokers[lane] = broker
         for record, index, placement in self._of(lane):
             spec = fragment_spec(record, self.catalog)
@@ -135,7 +136,7 @@ class MovingLanes(Lanes):
         self.moved(lane)
 
     def end(self, lane: int) -> Broker | None:
-        """Serve a lane no more; its broker, which takes nothing new from now on."""
+        """Stop serving a lane; returns its broker, which accepts nothing new from now on."""
         was_served = self.epochs.pop(lane, None) is not None
         broker = self.brokers.get(lane)
         if was_served:
@@ -154,7 +155,7 @@ class MovingLanes(Lanes):
         return broker
 
     def _of(self, lane: int) -> Iterator[tuple[EntityRecord, int, Placement]]:
-        """The fragments of a lane, a topic's before those of its subscriptions."""
+        """The fragments of a lane; those of a topic before those of its subscriptions."""
         for record in self.catalog.entities():
             for index, placement in enumerate(record.fragments):
                 if placement.store == lane:
@@ -166,7 +167,7 @@ class MovingLanes(Lanes):
             self.peers.serve_lanes(self.epochs)
 
     def attach(self, peers: Peers) -> None:
-        """The other nodes can be asked."""
+        """The other nodes can be called from now on."""
         self.peers = peers
         peers.lanes = self.table
         self.table.on_moved = self.moved

@@ -1,6 +1,7 @@
 """What operators may ask of a cluster over HTTP, and the answer of a server that is alone.
 
-Owns the protocol between `ops.admin_cluster` and the picture of a cluster. Loads nothing of either.
+Owns the protocol between `ops.admin_cluster` and the picture of a cluster, and must never import
+either.
 """
 
 from typing import Protocol
@@ -24,7 +25,7 @@ class ClusterOffice(Protocol):
 
 
 class NoCluster:
-    """Stands where a server is alone."""
+    """The answers of a server that is alone."""
 
     async def status(self) -> Payload:
         raise _alone()

@@ -1,7 +1,7 @@
 """What `partibus cluster` asks of a cluster, as reports for people and programs.
 
-Owns the form of these reports, and how long an operator waits for lanes that move. What is asked
-and refused is `control.postgres.operations`'s, which needs no node to answer. Called by the verbs.
+Owns the form of these reports, and how long an operator waits for lanes that move.
+`control.postgres.operations` does the work, which needs no running node. Called by the verbs.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ class ClusterService:
         self._operations = operations
 
     async def status(self) -> Report:
-        """Every node and lane, as the database has them now."""
+        """Every node and lane, as they are in the database now."""
         return _report(await self._operations.status())
 
     async def number_of(self, name: str) -> int:
-        """The live node with that name in its certificate; the one that joined last of several."""
+        """The live node with that name in its certificate; of several the one that joined last."""
         nodes = (await self._operations.status()).nodes
         found = [row.number for row in nodes if row.alive and row.address.name == name]
         if not found:
@@ -35,7 +35,7 @@ class ClusterService:
         return max(found)
 
     async def drain(self, node: int, wait_s: float) -> Report:
-        """Have a node hand its lanes over; returns when others have them."""
+        """Have a node hand its lanes over; returns when other nodes have them."""
 
         def is_drained(status: ClusterStatus) -> bool:
             return all(row.owner not in (None, node) for row in status.lanes)
@@ -44,7 +44,7 @@ class ClusterService:
         return await self._until(is_drained, wait_s, "drained")
 
     async def resume(self, node: int) -> Report:
-        """Have a node that was drained take lanes again."""
+        """Have a drained node take lanes again."""
         await self._operations.resume(node)
         return await self.status()
 
@@ -54,12 +54,12 @@ class ClusterService:
         return await self._until(lambda status: status.is_settled, wait_s, "balanced")
 
     async def evict(self, node: int, *, force: bool) -> Report:
-        """Remove a node; its lanes are free at once, and it ends when it learns of it."""
+        """Remove a node; its lanes are free at once, and it stops when it notices."""
         await self._operations.evict(node, alive_too=force)
         return await self.status()
 
     async def accept(self, lane: int) -> Report:
-        """Have a lane served though it went back; the node that wants it opens it by itself."""
+        """Have a lane served although it went back; the node that wants it opens it by itself."""
         await self._operations.accept(lane)
         return await self.status()
 

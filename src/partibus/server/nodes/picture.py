@@ -1,10 +1,10 @@
 """The cluster as its operators see it over HTTP: nodes, lanes, databases, and what moves.
 
-Owns the question `node`, which every node answers for itself, the laying of the answers over the
-tables of the cluster, and the changes that an operator may ask for, each with its preview. The
-tables are read at most once in `FRESH_S`, however many look; while the database does not answer,
-what this node knows is shown, and said to be so. Never moves a lane itself: the nodes do. Made by
-the node of a cluster; asked by `ops.admin_cluster`, the live feed and the metrics.
+Owns the question `node`, which every node answers for itself, the merging of the answers with the
+tables of the cluster, and the changes that an operator may make, each with its preview. The tables
+are read at most once in `FRESH_S`, however many readers there are; while the database does not
+answer, what this node knows is shown, and marked as such. Must never move a lane itself: the nodes
+do. Made by the node of a cluster; asked by `ops.admin_cluster`, the live feed and the metrics.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 NODE: Final = "node"
 FRESH_S: Final = 0.8
-"""Several consoles that look at the same time share a reading of the tables."""
+"""Several consoles share one reading of the tables."""
 TABLES_S_MAX: Final = 2.0
-"""A database that takes longer is shown as one that does not answer."""
+"""A database that takes longer is shown as not answering."""
 _TOLD_BY_NODE: Final = (
     "connections",
     "started_s",
@@ -45,7 +45,7 @@ UNOWNED: Final = "unowned"
 
 
 class OwnNode:
-    """What this node answers of itself."""
+    """The answer of this node."""
 
     def __init__(self, seat: "Seat", gateway: "Gateway") -> None:
         self._seat = seat
@@ -54,7 +54,7 @@ class OwnNode:
         self._cpu_percent: float | None = None
 
     def report(self, _payload: Payload) -> Payload:
-        """Its lanes by number, what it works on, and what the process takes."""
+        """Its lanes by number, what it is working on, and the resources of the process."""
         seat, figures = self._seat, process_figures()
         keeping, ownership = seat.keeping, seat.ownership
         return {
@@ -85,7 +85,8 @@ class OwnNode:
         }
 
     def _share(self, cpu_s: float) -> float | None:
-        """Of one core, since it was last asked; several who ask at the same time hear the same."""
+        """CPU share of one core since the last reading; readers at the same time get the same
+        value."""
         now_s = time.monotonic()
         then_s, before_s = self._cpu
         if now_s - then_s >= FRESH_S:
@@ -95,7 +96,7 @@ class OwnNode:
 
 
 class ClusterPicture:
-    """The whole cluster, as one of its nodes shows it."""
+    """The whole cluster, as seen by one of its nodes."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class ClusterPicture:
         return await asyncio.shield(self._reading)
 
     async def figures(self) -> Payload:
-        """What is counted of nodes and lanes; asks no database."""
+        """Counts of nodes and lanes; reads no database."""
         answers = await self._control.ask_all(NODE, {})
         status = self._seat.known_status()
         return {
@@ -168,7 +169,7 @@ class ClusterPicture:
         }
 
     async def _tables(self) -> tuple["ClusterStatus", str]:
-        """What the database says, or else what this node has last read, and why."""
+        """What the database says, or else what this node last read, and why."""
         try:
             async with asyncio.timeout(TABLES_S_MAX):
                 return await self._operations.status(), ""
@@ -254,7 +255,7 @@ class ClusterPicture:
     # --- what is changed ------------------------------------------------------------------
 
     async def drain(self, node: int, dry_run: bool) -> Payload:
-        """Have a node hand its lanes over; the nodes go on after the answer."""
+        """Have a node hand its lanes over; the nodes do that after the answer."""
         return self._asked(dry_run, await self._operations.drain(node, dry_run=dry_run))
 
     async def resume(self, node: int) -> Payload:
@@ -274,7 +275,7 @@ class ClusterPicture:
         return self._asked(dry_run, heirs)
 
     def _asked(self, dry_run: bool, moves: "list[Move]") -> Payload:
-        self._reading = None  # whoever looks now is to see the change
+        self._reading = None  # the next reader must see the change
         return {"done": not dry_run, "moves": [_move(move) for move in moves]}
 
 
@@ -283,7 +284,7 @@ def _state(alive: bool, draining: bool) -> str:
 
 
 def _served(lane: int, answers: dict[int, Payload]) -> Payload | None:
-    """What the node says that serves a lane; of two the one that came later has it."""
+    """The report of the node that serves a lane; of two the one with the higher epoch."""
     found = [answer["lanes"].get(str(lane)) for answer in answers.values()]
     return max((one for one in found if one), key=lambda one: int(one["epoch"]), default=None)
 

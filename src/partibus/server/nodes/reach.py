@@ -1,8 +1,8 @@
 """Which lanes this node cannot reach, because their database does not answer here.
 
-Owns what is out of reach: the lanes of a database as long as none of its connections is answered.
-It is reported with the leases, so that another node takes them if it can, and taken back when the
-database answers a question again, which is asked each second. Opens and closes no lane. Called by
+Owns which lanes are out of reach: those of a database as long as none of its connections answers.
+It is reported with the leases, so that another node takes them if it can, and withdrawn when the
+database answers again, which is tried every second. Must never open or close a lane. Called by
 `lane_keeping`; made by the node.
 """
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Reach:
-    """The lanes that are out of reach now."""
+    """The lanes that are currently out of reach."""
 
     def __init__(
         self, ownership: Ownership, places: Sequence[str], answers: Callable[[str], bool]
@@ -45,13 +45,13 @@ class Reach:
                 self._asking = asyncio.ensure_future(self._ask())
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
             self._asking = None
 
     async def _ask(self) -> None:
-        """Until every database answers."""
+        """Ask until every database answers."""
         loop = asyncio.get_running_loop()
         while self._lost:
             await self._report()

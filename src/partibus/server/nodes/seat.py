@@ -1,8 +1,8 @@
-"""The place of a node in its cluster: what it has beside what every node has.
+"""The place of a node in its cluster: what it has in addition to a single server.
 
 Owns the order in which a node joins and leaves. It has its catalog before it joins, a number before
-it speaks to the others, and speaks to them before it opens a lane; it leaves when its lanes are
-handed over. Carries no message. Made by the lifecycle for `serve --cluster`, used by the node.
+it connects to the others, and connects to them before it opens a lane; it leaves when its lanes are
+handed over. Carries no messages. Made by the lifecycle for `serve --cluster`, used by the node.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
 
 OPENING_S_MAX: Final = 30.0
-"""How long a starting node waits for its lanes before it lets clients in."""
+"""How long a starting node waits for its lanes before it admits clients."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Feed(Protocol):
-    """Knows how far the shared catalog has come, without blocking."""
+    """Reports the generation of the shared catalog, without blocking."""
 
     generation: int
 
@@ -43,7 +43,7 @@ class Feed(Protocol):
 
 
 class Notes(Protocol):
-    """Remembers how far lanes have come, and knows one that went back."""
+    """Records how far lanes have come, and detects one that went back."""
 
     def start(self, brokers: Mapping[int, Broker]) -> None: ...
 
@@ -63,44 +63,44 @@ class Seat:
         begin: Callable[[], Awaitable[None]],
     ) -> None:
         self.reach: Reach | None = None
-        """Where databases may be reached by some nodes and not by others."""
+        """Where some nodes may reach a database that others cannot."""
         self._begin = begin
         """Starts the ownership."""
         self.ownership = ownership
         self.group = group
         self.open_catalog = open_catalog
-        """Opens it for who asks the database itself, such as the one who writes."""
+        """Opens it for callers that query the database directly, such as the writer."""
         self._open_followed: Callable[[], Catalog]
         self._feed: Feed
         self._catalog: Catalog | None = None
         self.on_evicted: Callable[[], None] | None = None
         """Called once when an operator has removed this node from the cluster."""
         self.notes: Notes | None = None
-        """Knows how far each lane had come; nobody does without."""
+        """Knows how far each lane had come; None where that is not recorded."""
         self.keeping: LaneKeeping | None = None
-        """None until lanes are opened, as are the lanes."""
+        """None until lanes are opened, like the lanes."""
         self.lanes: MovingLanes | None = None
         self.operations: ClusterOperations | None = None
-        """What an operator asks of the cluster, through a connection of its own."""
+        """Operators' requests to the cluster, on a connection of their own."""
         self.known_status: Callable[[], ClusterStatus]
         """The tables as they were last read, for when they cannot be read now."""
 
     def follow_by(self, feed: Feed, open_followed: Callable[[], Catalog]) -> None:
-        """Have a feed that says when there is news, and a catalog that asks it."""
+        """Use a feed that reports news, and a catalog that reads it."""
         self._feed = feed
         self._open_followed = open_followed
 
     def follow_catalog(self) -> Catalog:
-        """The catalog of the loop, which asks the database only when there is news."""
+        """The catalog of the loop, which queries the database only when there is news."""
         self._catalog = self._open_followed()
         return self._catalog
 
     def heard(self, generation: int) -> None:
-        """A change is durable that led to this generation; the feed may not know of it yet."""
+        """A change with this generation is durable; the feed may not know of it yet."""
         self._feed.generation = max(self._feed.generation, generation)
 
     def refresh(self) -> None:
-        """Take over what other nodes have written."""
+        """Read the changes of other nodes."""
         if self._catalog is not None:
             try:
                 self._catalog.refresh()
@@ -108,14 +108,14 @@ class Seat:
                 _log.warning("the catalog cannot be followed now: %s", error.text)
 
     async def join(self, catalog: Catalog) -> int:
-        """Take a number; answers it."""
+        """Take a number; returns it."""
         namespace = catalog.identity.namespace()
         assert namespace is not None
         await self._feed.start()
         await self._begin()
         self.group.group_id = namespace.hex()
         self.group.worker = self.ownership.node
-        # From now on: a node whose lease lapses while this one starts is not waited for.
+        # Already here: a node whose lease lapses while this one starts is not waited for.
         self.ownership.on_change = self._changed
         _log.info("joined the cluster as node %d", self.ownership.node)
         return self.ownership.node
@@ -128,13 +128,13 @@ class Seat:
         make: Callable[[int], Broker],
         keeps_locks: bool,
     ) -> None:
-        """Open the lanes that are wanted here; returns when they are served, or some time later."""
+        """Open the lanes that are wanted here; returns when they are served, or after a while."""
 
         async def prepare(lane: int, broker: Broker) -> int:
             lanes.catalog.refresh()
             belonging.check_store(lane, broker)
             epoch = epoch_of(broker.store)
-            # A lock of another epoch never fits, but for those that a clean hand-over has kept.
+            # A lock of another epoch is never valid, except those kept by a clean hand-over.
             broker.first_token = epoch << 32 | 1
             broker.on_removed = lanes.catalog.dropped
             lanes.take_up(lane, broker)
@@ -157,7 +157,7 @@ class Seat:
                 await self.keeping.settled.wait()
 
     def decides(self) -> bool:
-        """Whether this node does what one alone must do: it serves the first lane."""
+        """Whether this node does what only one may do: it serves the first lane."""
         return self.lanes is not None and self.lanes.epoch_of(0) is not None
 
     @property
@@ -166,7 +166,7 @@ class Seat:
         return {} if self.lanes is None else self.lanes.epochs
 
     async def leave(self) -> None:
-        """Hand the lanes over, and go."""
+        """Hand the lanes over, and leave the cluster."""
         if self.notes is not None:
             await self.notes.stop()
         if self.keeping is not None:
@@ -190,7 +190,7 @@ class Seat:
 
 
 def epoch_of(store: Store) -> int:
-    """The number of this writer among all that the lane had."""
+    """The epoch of this writer of the lane."""
     epoch = getattr(store, "epoch", None)
     assert isinstance(epoch, int), "a lane of a cluster is in a store with epochs"
     return epoch

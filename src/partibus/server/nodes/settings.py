@@ -1,7 +1,7 @@
 """What `serve --cluster` means for the other settings.
 
-Owns the lanes of a cluster as the stores of its nodes, and the refusal of what does not go together
-with a cluster. Opens nothing. Called by `server.config`.
+Owns the lanes of a cluster as the stores of its nodes, and the refusal of settings that cannot be
+combined with a cluster. Must never open anything. Called by `server.config`.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ def database(value: object) -> str:
 
 
 def settle(settings: "ServeSettings") -> "ServeSettings":
-    """The settings of a node: one store for each lane, spread over the databases by turns."""
+    """The settings of a node: one store for each lane, spread over the databases in turn."""
     if settings.cluster is None:
         return settings
     _refuse_others(settings)

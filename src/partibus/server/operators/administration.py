@@ -1,9 +1,9 @@
 """What an operator sees and does: entities with their fragments, stores, purge.
 
-Owns the answers that need the whole server: it puts the question to every worker through
-the control hub and lays the answers over what the catalog knows. It never touches a store or
-a fragment's state itself; messages leave only by the command that clients use too. Called by
-the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
+Owns the answers that need the whole server: it asks every worker through the control hub and merges
+the answers with the catalog. It must never touch a store or a fragment's state itself; messages are
+deleted only by the command that clients use too. Called by the HTTP side (`ops.admin`), which owns
+the paths, and by nothing else.
 """
 
 import datetime
@@ -62,7 +62,7 @@ SUMMED: Final = (*COUNTS, "bytes")
 
 
 class Administration:
-    """The whole server, for those who hold the right Manage on the namespace."""
+    """The whole server, for holders of the right Manage on the namespace."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Administration:
         self._access = access
         self._clock = clock
         self._bus_clock = clock if bus_clock is None else bus_clock
-        """The time of messages, which is another on a server with fake time."""
+        """The time of messages, which differs on a server with fake time."""
         self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
         self.cluster: ClusterOffice = NoCluster()
@@ -105,7 +105,8 @@ class Administration:
         self.backups = backups
 
     def authorize(self, token: str | None, path: str) -> str:
-        """Who asks; Unauthorized unless the token grants Manage on the namespace's own paths."""
+        """The caller; raises Unauthorized unless the token grants Manage on the namespace
+        itself."""
         if not token:
             raise Unauthorized(
                 "A shared access signature is needed in the header Authorization; sign it with a "
@@ -117,7 +118,7 @@ class Administration:
         return claim.who
 
     def identity(self, token: str) -> Payload:
-        """Who holds a token, and what it grants; for the console, which shows only what works."""
+        """The holder of a token and its rights; for the console, which shows only what works."""
         now_ms = self._clock.now_ms()
         claim = self._access.authenticate_any(token, now_ms)
         left_ms = None if claim.expires_ms is None else claim.expires_ms - now_ms
@@ -143,7 +144,7 @@ class Administration:
         return {"entities": shown}
 
     async def page(self, query: Mapping[str, str]) -> Payload:
-        """Some of the entities, as a filter, an order and a place in it choose them."""
+        """A page of the entities, by filter, order and position."""
         wish = EntityWish.of(query)
         records = [r for r in self._catalog.entities() if wish.names(r)]
         ranks = await self._ranks(wish.counted) if wish.counted else {}
@@ -169,7 +170,7 @@ class Administration:
         ]
 
     def defaults(self) -> Payload:
-        """What an entity of each kind has where nothing else is asked for."""
+        """The default properties of each kind of entity."""
         specs = (QueueSpec(), TopicSpec(), SubscriptionSpec())
         return {kind_of(spec).value: describe(spec) for spec in specs}
 
@@ -198,7 +199,7 @@ class Administration:
         return {record.entity_id: _figures(fragments[record.path]) for record in records}
 
     def _bytes_max(self, record: EntityRecord) -> int | None:
-        """What all fragments may hold together (SEED-24); a subscription shares its topic's."""
+        """The size limit of all fragments together (SEED-24); a subscription shares its topic's."""
         spec = record.spec
         if isinstance(spec, SubscriptionSpec):
             return None
@@ -209,7 +210,7 @@ class Administration:
     ) -> Payload:
         """Delete the waiting messages of a subqueue; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
-        # What arrives from now on stays, so that a purge ends while senders go on.
+        # New arrivals stay, so that a purge ends while senders go on.
         moment_ms = self._bus_clock.now_ms() + 1 if before_ms is None else before_ms
         run = PurgeRun(subqueue, moment_ms, limit)
         await run.empty(entity.fragments)
@@ -223,7 +224,7 @@ class Administration:
         }
 
     async def _fragments(self, records: Iterable[EntityRecord]) -> dict[str, list[Payload]]:
-        """The fragments of each entity by its path, as their workers tell."""
+        """The fragments of each entity by its path, as their workers report them."""
         records = list(records)
         wanted: dict[str, list[int]] = {}
         for record in records:
@@ -302,7 +303,7 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
 
 
 def _rules(record: EntityRecord) -> dict[str, Any]:
-    """The rules of a subscription, in words; nothing for other kinds."""
+    """The rules of a subscription as text; empty for other kinds."""
     if not isinstance(record.spec, SubscriptionSpec):
         return {}
     return {
@@ -338,13 +339,13 @@ def _figures(fragments: list[Payload]) -> Figures:
 
 
 def _moment(time_ms: int) -> str:
-    """A time as it may be handed in again."""
+    """A time in a form that is accepted as input too."""
     moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
     return moment.isoformat(timespec="milliseconds")
 
 
 def availability(states: list[str]) -> str:
-    """How much of an entity can be used: Available, Limited or Unavailable (SEED-62)."""
+    """How much of an entity is usable: Available, Limited or Unavailable (SEED-62)."""
     up_count = sum(map(is_available, states))
     if up_count == len(states):
         return "Available"

@@ -1,11 +1,11 @@
 """Backups of a running server: every store and the catalog as of one moment.
 
-Owns the moment and the time for which files are held. All workers pin their stores, so that no
-file goes; then all of them freeze, and while nothing becomes durable anywhere the catalog is read;
-then all go on. What each store had durable is what a loss of power at that moment would have left,
-so forwarding, transactions and deletions between stores come out of a restore as out of a crash.
-The client reads the files by requests that each extend the time limit; a reader that vanishes, or
-a disk that fills up, ends it. Asked by the HTTP side (`ops.admin_backup`).
+Owns the moment and how long files are kept. All workers pin their stores, so that no file is
+removed; then all of them freeze, and while nothing becomes durable anywhere the catalog is read;
+then all continue. Each store then has what a power loss at that moment would have left, so
+forwarding, transactions and deletions between stores recover from a restore as from a crash. The
+client reads the files by requests that each extend the time limit; a reader that vanishes, or a
+disk that fills up, ends it. Called by the HTTP side (`ops.admin_backup`).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ RENEW: Final = "backup.renew"
 RELEASE: Final = "backup.release"
 
 LEASE_MS: Final = 60_000
-"""How long files are held after the last request for one."""
+"""How long files are kept after the last request for one."""
 LOOK_MS: Final = 1_000
 FREEZE_MS_MAX: Final = 1_000
 """A frozen store continues by itself after this time, even if its freezer is gone."""
@@ -57,7 +57,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Holding:
-    """The backup that is being made, as far as the stores of this process are concerned."""
+    """The current backup, as far as the stores of this process are concerned."""
 
     name: str
     deadline_ms: int
@@ -84,7 +84,7 @@ class BackupService:
         self._encrypted = encrypted
         self._stores: dict[int, SegmentStore] = {}
         for number, broker in brokers.items():
-            # An encrypted store is backed up as it lies on the disk.
+            # An encrypted store is backed up as it is on disk.
             store = broker.store.inner if isinstance(broker.store, SealedStore) else broker.store
             if isinstance(store, SegmentStore):
                 self._stores[number] = store
@@ -106,7 +106,7 @@ class BackupService:
             control.register(name, handler)
 
     def stop(self) -> None:
-        """The server ends: files are held no longer."""
+        """The server stops: files are no longer kept."""
         self._let_go("the server was stopped", waits=True)
 
     # --- this worker ----------------------------------------------------------------------
@@ -151,7 +151,7 @@ class BackupService:
         return {}
 
     def _thaw(self, payload: Payload) -> Payload:
-        """Go on; whether nothing has become durable since the freeze."""
+        """Continue; returns whether nothing has become durable since the freeze."""
         self._held(payload["id"])
         is_whole = self._thawing is not None
         self._thaw_all()
@@ -165,7 +165,7 @@ class BackupService:
             store.thaw()
 
     def _files(self, payload: Payload) -> Payload:
-        """What was captured, file by file."""
+        """The captured files."""
         holding = self._held(payload["id"])
         reported: dict[str, Any] = {}
         for number, capture in holding.captures.items():
@@ -180,7 +180,7 @@ class BackupService:
         return reported
 
     def _renew(self, payload: Payload) -> Payload:
-        """Hold on; and how much of a file there is, when it is one of ours."""
+        """Extend the time limit; returns how much of a file there is, if it is one of ours."""
         holding = self._held(payload["id"])
         holding.deadline_ms = self._now_ms() + LEASE_MS
         return {"length": holding.lengths.get((payload["store"], payload["name"]))}
@@ -196,7 +196,7 @@ class BackupService:
         return self._holding
 
     def _look(self) -> None:
-        """End a backup that nobody reads any more, or that would fill the disk."""
+        """End a backup that is no longer read, or that would fill the disk."""
         holding = self._holding
         assert holding is not None
         short = [number for number, s in self._stores.items() if s.shortage is not None]
@@ -220,7 +220,7 @@ class BackupService:
         if waits:
             self._unpin()
         else:
-            # Deleting what waited may take a while.
+            # Deleting what was pinned may take a while.
             asyncio.get_running_loop().run_in_executor(None, self._unpin)
 
     def _unpin(self) -> None:
@@ -228,13 +228,13 @@ class BackupService:
             try:
                 store.unpin()
             except OSError as error:
-                # They hold nothing anyone needs; the next start meets them again.
+                # The remaining files are not needed; the next start removes them.
                 _log.warning("store %d: obsolete files remain: %r", number, error)
 
     # --- all workers ----------------------------------------------------------------------
 
     async def begin(self) -> Payload:
-        """Capture everything at one moment; answers what there is to read."""
+        """Capture everything at one moment; returns what there is to read."""
         if self._settings.memory or self._catalog_file is None:
             raise ArgumentError("This server keeps everything in memory: nothing can be backed up.")
         now = datetime.datetime.now(datetime.UTC)
@@ -259,7 +259,7 @@ class BackupService:
         }
 
     async def _capture(self, name: str, file: Path) -> CatalogImage:
-        """The catalog, read while every store stood still; tried again when one went on."""
+        """The catalog, read while every store was frozen; tried again if one continued."""
         for _ in range(FREEZE_TRIES_MAX):
             try:
                 await self._ask_all(FREEZE, {"id": name})
@@ -285,7 +285,7 @@ class BackupService:
         return base64.b64encode(content).decode("ascii")
 
     async def file(self, name: str, store: int, file: str) -> tuple[Path, int]:
-        """Where a file lies, and how much of it is to be read; the time limit starts again."""
+        """Where a file is, and how much of it to read; the time limit starts again."""
         answers = await self._ask_all(RENEW, {"id": name, "store": store, "name": file})
         lengths = [answer["length"] for answer in answers if answer["length"] is not None]
         if not lengths:
@@ -293,11 +293,11 @@ class BackupService:
         return self._settings.store_directories[store] / file, lengths[0]
 
     async def renew(self, name: str) -> None:
-        """Somebody is still reading."""
+        """The backup is still being read."""
         await self._ask_all(RENEW, {"id": name, "store": -1, "name": ""})
 
     async def end(self, name: str) -> Payload:
-        """The client has the whole backup, or does not want it any more."""
+        """The client has the whole backup, or gave up."""
         await self._ask_all(RELEASE, {"id": name})
         return {}
 

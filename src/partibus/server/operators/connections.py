@@ -1,8 +1,8 @@
-"""Who is connected, over all workers, and the way to send one away.
+"""Who is connected, over all workers, and how to close a connection.
 
 Owns the questions `connections` and `close-connection` that every worker answers for its own
-clients, the ids that tell them apart (`WORKER-NUMBER`), and the pages in which they are shown.
-What is said of a connection is the gateway's (`gateway.connection_report`).
+clients, the ids that distinguish them (`WORKER-NUMBER`), and the pages in which they are shown.
+`gateway.connection_report` owns the report of a connection.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ CONNECTIONS: Final = "connections"
 CLOSE: Final = "close-connection"
 PAGE_MAX: Final = 500
 LINKS_SHOWN_MAX: Final = 20
-"""Of each connection in a list; one that is asked for by its id shows all."""
+"""The links shown of each connection in a list; one requested by its id shows all."""
 LINKS_MAX: Final = 10_000
 REASON_LENGTH_MAX: Final = 200
 REASON_DEFAULT: Final = "An operator closed the connection; reconnect."
@@ -32,12 +32,12 @@ class OwnConnections:
         self._worker = worker
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the questions of this process."""
         control.register(CONNECTIONS, self.list)
         control.register(CLOSE, self.close)
 
     def list(self, payload: Payload) -> Payload:
-        """Those behind `after` in order, and how many there are in all."""
+        """Connections after `after` in order, and how many there are in all."""
         found = {c.origin.number: c for c in self._gateway.connections}
         entity, number = payload.get("entity"), payload.get("number")
         if number is not None:
@@ -49,7 +49,7 @@ class OwnConnections:
         return {"total": len(found), "left": len(page) - len(shown), "connections": shown}
 
     def close(self, payload: Payload) -> Payload:
-        """End one; the client hears why."""
+        """Close one; the client gets the reason."""
         for connection in self._gateway.connections:
             if connection.origin.number == payload["number"]:
                 connection.force_close(AmqpError(CONNECTION_FORCED, payload["reason"]))
@@ -64,7 +64,7 @@ class ConnectionService:
         self._control = control
 
     async def list(self, entity: str | None, after: str | None, limit: int) -> Payload:
-        """A page of connections in the order of their ids, with the id to go on from."""
+        """A page of connections in the order of their ids, with the id to continue from."""
         if not 1 <= limit <= PAGE_MAX:
             raise ArgumentError(f"'limit' must be a number from 1 to {PAGE_MAX}, not {limit}.")
         start = (-1, 0) if after is None else _parts(after)
@@ -92,7 +92,7 @@ class ConnectionService:
         return _with_id(worker, answer["connections"][0])
 
     async def close(self, name: str, reason: str | None) -> Payload:
-        """End one with amqp:connection:forced and the reason."""
+        """Close one with amqp:connection:forced and the reason."""
         worker, number = _parts(name)
         text = reason or REASON_DEFAULT
         if len(text) > REASON_LENGTH_MAX:

@@ -1,8 +1,8 @@
-"""Which entities a page of the console holds: filter, state, order, place.
+"""Which entities a page of the console contains: filter, state, order, position.
 
-Owns how the parameters are read and what they mean; the counts are the administration's. Only
-the entities of the page are counted in full; an order by a count needs that count of the others and
-no more, so that ten thousand entities are soon listed.
+Owns how the parameters are read and what they mean; the administration provides the counts. Only
+the entities of the page are counted in full; an order by a count needs only that count of the
+others, so that ten thousand entities are listed quickly.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ STATES: Final = ("available", "limited", "unavailable", "dead-letters", "waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityWish:
-    """What a page is to hold."""
+    """What a page should contain."""
 
     filter: str = ""
     kind: str = ""
@@ -31,7 +31,7 @@ class EntityWish:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "EntityWish":
-        """Out of the parameters of a request; an unknown one is an error."""
+        """From the parameters of a request; an unknown one is an error."""
         unknown = set(query) - {"filter", "kind", "state", "sort", "skip", "top"}
         if unknown:
             raise ArgumentError(f"'{min(unknown)}' is not a parameter of a list of entities.")
@@ -51,7 +51,7 @@ class EntityWish:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The counts that decide which entities are on the page; none when names do."""
+        """The counts that decide which entities are on the page; none when the order is by name."""
         if self.state in _COUNTED:
             return _COUNTED[self.state]
         return () if self.sort == "name" else (self.sort,)
@@ -62,7 +62,7 @@ class EntityWish:
         return self.state in ("available", "limited", "unavailable")
 
     def names(self, record: EntityRecord) -> bool:
-        """Whether an entity may be on the page, by what the catalog knows."""
+        """Whether an entity may be on the page, by its catalog entry."""
         if self.kind and record.kind.value.lower() != self.kind.lower():
             return False
         return self.filter in record.path.lower()

@@ -1,10 +1,9 @@
-"""What happens, as a stream over all workers.
+"""Events as a stream over all workers.
 
-Owns the question `events`, which each worker answers from its own memory of what happened, and the
-stream that an operator reads. A stream asks every worker for what is new; it holds nothing itself,
-so a slow reader costs no memory and hears of a gap. What is counted and not reported singly (dead
-letters, lost locks) and how stores are is compared with the reading before, and only while somebody
-reads.
+Owns the question `events`, which each worker answers from its own memory of events, and the stream
+that an operator reads. A stream asks every worker for new events; it stores nothing itself, so a
+slow reader costs no memory and is told of a gap. What is only counted (dead letters, lost locks)
+and the states of stores are compared with the previous reading, and only while there is a reader.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ EVENTS: Final = "events"
 PAGE_MAX: Final = 500
 ASK_EVERY_S: Final = 0.5
 LOOK_EVERY_S: Final = 0.4
-"""Several readers share a look at the counters."""
+"""Several readers share one reading of the counters."""
 STREAMS_MAX: Final = 64
 """Of one worker."""
 ENTITY_CHANGED: Final = "entity-changed"
@@ -37,22 +36,22 @@ _NONE: Final = (-1, 0, 0, 0)
 
 
 class OwnEvents:
-    """What happens in this process."""
+    """The events of this process."""
 
     def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
         self._brokers = brokers
         self._machines = machines
         self._states: dict[int, str] = {}
         self._totals: dict[int, tuple[int, int, int, int]] = {}
-        """By fragment, as of which of its changes, and what is counted."""
+        """By fragment, its change number at the last reading, and the counters."""
         self._looked_s = 0.0
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the question of this process."""
         control.register(EVENTS, self.answer)
 
     def answer(self, payload: Payload) -> Payload:
-        """What came behind a number; without one, only where it stands now."""
+        """The events after a number; without one, only the current number."""
         if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
             self._look()
         after = payload.get("after")
@@ -64,7 +63,7 @@ class OwnEvents:
         return reported
 
     def _look(self) -> None:
-        """Note what has changed since somebody last looked; the first look only remembers."""
+        """Report what has changed since the last reading; the first one only remembers."""
         is_first = self._looked_s == 0.0
         self._looked_s = time.monotonic()
         for number, broker in self._brokers.items():
@@ -79,7 +78,7 @@ class OwnEvents:
                 HAPPENINGS.note(kind, entity=entity, count=count)
 
     def _counted(self) -> dict[tuple[str, str], int]:
-        """By kind and entity, how many more there are than at the last look."""
+        """By kind and entity, the increase since the last reading."""
         known, totals = self._totals, {}
         changed: dict[tuple[str, str], int] = {}
         for fragment_id, machine in self._machines.items():
@@ -108,12 +107,12 @@ class EventService:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """The server stops: streams end."""
+        """The server stops: end the streams."""
         self._stopping.set()
 
     async def stream(self, last: int = 0) -> AsyncIterator[list[dict[str, Any]]]:
-        """The `last` events of each worker, and what happens from now on, a few events at a time;
-        an empty list says that it lives."""
+        """The `last` events of each worker, and new ones as they happen, a few at a time; an empty
+        list means that the stream is alive."""
         if self._streams >= STREAMS_MAX:
             raise ServerBusy(f"All {STREAMS_MAX} streams of events of this worker are in use.")
         self._streams += 1
@@ -150,7 +149,7 @@ class EventService:
 
 
 class Cursors:
-    """How far one reader has come with each worker."""
+    """How far one reader has got with each worker."""
 
     def __init__(self, own: int, kind: str = "worker") -> None:
         self._own = own
@@ -165,11 +164,11 @@ class Cursors:
         return self._last.get(worker)
 
     def go_back(self, count: int) -> None:
-        """Begin so many events earlier."""
+        """Begin this many events earlier."""
         self._last = {worker: max(0, last - count) for worker, last in self._last.items()}
 
     def take(self, workers: list[int], answers: Mapping[int, Payload]) -> list[dict[str, Any]]:
-        """The events of the answers in the order of their times."""
+        """The events of all answers in the order of their times."""
         found = [_event(f"{self._kind}-left", gone) for gone in self._pids.keys() - {*workers}]
         for event in found:
             self._forget(event["worker"])
@@ -185,7 +184,7 @@ class Cursors:
         return sorted(found, key=lambda event: int(event["time_ms"]))
 
     def _forget(self, worker: int) -> None:
-        """It has left; a node that was only taken for lost goes on where it was read last."""
+        """It has left; a node that was wrongly taken for lost continues where it was last read."""
         del self._pids[worker]
         self._lost.discard(worker)
 
@@ -197,7 +196,7 @@ class Cursors:
             found.append(_event("node-joined", worker))
         is_new = is_joining and worker not in self._last
         self._pids[worker] = answer["pid"]
-        # Nothing of a node that is new was there to be read before.
+        # A new node has no earlier events to read.
         self._last[worker] = 0 if is_new else answer["last"]
         if before is not None and before != answer["pid"]:
             found.append(_event(f"{self._kind}-restarted", worker, pid=answer["pid"]))
@@ -206,7 +205,7 @@ class Cursors:
         self._lost.discard(worker)
         if answer["missed"] and before == answer["pid"]:
             found.append(_event("gap", worker, missed=answer["missed"]))
-        # Every worker follows the catalog; one of them is enough to tell.
+        # Every worker follows the catalog; one of them is enough to report it.
         found += [
             {**event, "worker": worker}
             for event in answer["events"]

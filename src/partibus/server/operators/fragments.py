@@ -1,8 +1,8 @@
 """Questions and changes of operators about an entity, fragment by fragment and over all workers.
 
 Owns the question to every worker, the answers in the order of the fragments, and the wait for the
-answer of each fragment's own command. Which command makes a change is up to the services that use
-it (`pipelines`, `stages`).
+answer of each fragment's own command. The services that use it (`pipelines`, `stages`) decide which
+command makes a change.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Namespace
 
 CHANGE_S_MAX: Final = 4.0
-"""How long a worker waits for its stores; the worker that asks it waits for 5 seconds."""
+"""How long a worker waits for its stores; the asking worker waits for 5 seconds."""
 
 CommandOf = Callable[[LocalFragment, Payload, Answer[int]], Command | None]
 """The command that makes a change at a fragment; None when there is nothing to change there."""
@@ -43,18 +43,18 @@ class FragmentQuestions:
         return [local for fragment in fragments if (local := fragment.local) is not None]
 
     def _told(self, payload: Payload) -> Payload:
-        """What the fragments here know, by index."""
+        """The answers of the fragments here, by index."""
         return {str(f.index): self.state_of(f) for f in self.local(payload["entity"])}
 
     async def ask(self, name: str) -> tuple[str, dict[str, Payload]]:
-        """The canonical path of an entity, and what each fragment that is served says."""
+        """The canonical path of an entity, and the answer of each fragment that is served."""
         path = self.namespace.resolve(parse_address(name)).record.path
         answers = await self.control.ask_all(self.question, {"entity": path})
         fragments = {index: found for answer in answers.values() for index, found in answer.items()}
         return path, {index: fragments[index] for index in sorted(fragments, key=int)}
 
     def register_change(self, name: str, command_of: CommandOf) -> None:
-        """Make a change at the fragments of this worker whenever any worker asks for it."""
+        """Make a change at the fragments of this worker whenever any worker requests it."""
 
         async def change(payload: Payload) -> Payload:
             return await self._change_local(payload, command_of)
@@ -98,7 +98,7 @@ class FragmentQuestions:
 
 
 def out_of_reach(path: str, indexes: list[str]) -> StoreUnavailable:
-    """Some fragments could not do what was asked."""
+    """The error for fragments that did not answer."""
     named = f"fragment {indexes[0]}" if len(indexes) == 1 else f"fragments {', '.join(indexes)}"
     return StoreUnavailable(
         f"Not applied to {named} of '{path}': the store is down or slow. "

@@ -1,9 +1,9 @@
-"""An AMQP connection to this server from within: what the console does, it does as a client.
+"""An AMQP connection to this server from within: the console acts as a client.
 
-Owns the pipe between the client's connection and the gateway's. Whoever is signed in to the console
-acts with their own token over such a connection, so that rights, limits and the rules of messages
-are those of every client, checked at the same place; nothing is decided here. Used by the
-service of messages.
+Owns the pipe between the client's connection and the gateway's. A user of the console acts with
+their own token over such a connection, so that rights, limits and the rules of messages are those
+of every client, checked in the same place; nothing is decided here. Used by the service of
+messages.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from partibus.gateway.connection import ClientConnection
 from partibus.gateway.wire import Wire
 
 CONTAINER = "partibus-console"
-"""How such a connection is named among the others."""
+"""The name of such a connection among the others."""
 
 
 class Door(Protocol):
-    """The gateway, as whoever connects sees it."""
+    """The gateway, as a connecting client sees it."""
 
     def connect(self, wire: Wire) -> ClientConnection: ...
 
@@ -110,7 +110,7 @@ class _ClientEnd(asyncio.Transport):
 
 @asynccontextmanager
 async def inside_bus(door: Door, token: str) -> AsyncIterator[Bus]:
-    """A bus for the holder of a token; RemoteError says what the gateway refuses."""
+    """A bus for the holder of a token; RemoteError reports what the gateway refuses."""
     place = ConnectionString(host="localhost", token=token.removeprefix(BEARER))
     async with BusClient.over(_plug(door), CONTAINER) as client, Bus.over(client, place) as bus:
         yield bus

@@ -1,8 +1,8 @@
 """What runs in this process, in numbers: its fragments and its stores.
 
-Owns the answers of one worker to the questions `fragments` and `stores`, as JSON objects.
-It reads counters that are kept anyway and changes nothing, so that looking costs the
-messages nothing. The administration asks it through the control hub, in every worker.
+Owns the answers of one worker to the questions `fragments` and `stores`, as JSON objects. It reads
+counters that are kept anyway and changes nothing, so it does not slow messages down. The
+administration asks it through the control hub, in every worker.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ COUNTS: Final = (
     "duplicates_dropped",
     "filter_errors",
 )
-"""What is counted of a fragment, in the order in which it is shown."""
+"""The counts of a fragment, in the order in which they are shown."""
 
 
 class Inspection:
@@ -43,15 +43,16 @@ class Inspection:
         self._machines = machines
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the questions of this process."""
         control.register(FRAGMENTS, self.fragments)
         control.register(STORES, self.stores)
         control.register(RANKS, self.ranks)
 
     def fragments(self, payload: Payload) -> Payload:
-        """The state and the counts of the fragments asked for, by id, as far as they are here.
+        """The state and the counts of the requested fragments, by id, as far as they are here.
 
-        `{"stores": {"3": [id, ...]}}` names them by the store in which they are placed."""
+        `{"stores": {"3": [id, ...]}}` names them by the store in which they are placed.
+        """
         answers: dict[str, Any] = {}
         for store, fragment_ids in payload["stores"].items():
             broker = self._brokers.get(int(store))
@@ -68,7 +69,8 @@ class Inspection:
     def ranks(self, payload: Payload) -> Payload:
         """The sum of some counts for every fragment here that has any; for lists by count.
 
-        It looks at one or two lengths of each, so that ten thousand fragments take little time."""
+        It reads one or two lengths of each, so that ten thousand fragments take little time.
+        """
         readers = [_LENGTHS[name] for name in payload["counts"]]
         found: Payload = {}
         for fragment_id, machine in self._machines.items():
@@ -119,5 +121,5 @@ def counts_of(machine: Machine) -> dict[str, int]:
 
 
 def is_available(state: str) -> bool:
-    """Whether a store or fragment in this state takes messages."""
+    """Whether a store or fragment in this state accepts messages."""
     return state != StoreState.DOWN.value

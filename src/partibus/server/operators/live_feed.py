@@ -1,8 +1,8 @@
 """The live picture of the whole server: rates, depths, stores and workers, second by second.
 
-Owns the one clockwork that asks every worker, and the frame that it makes of the answers. However
-many consoles look, the workers are asked once a second; when nobody looks, not at all. A
-worker that does not answer in time is shown as such, with its stores. Asked by `ops.admin_live`.
+Owns the one loop that asks every worker, and the frame made of the answers. However many consoles
+are open, the workers are asked once a second; with none, not at all. A worker that does not answer
+in time is shown as such, with its stores. Called by `ops.admin_live`.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from partibus.server.operators.live_sample import LIVE, SHOWN
 
 INTERVAL_S: Final = 1.0
 ANSWER_S_MAX: Final = 0.8
-"""A worker that takes longer is shown as silent: the picture must not stand still with it."""
+"""A worker that takes longer is shown as silent: it must not hold up the picture."""
 BUSIEST_MAX: Final = 50
 TAKEN_ENTITIES_MAX: Final = 20
-"""Names of entities that a store took down; the rest is a number."""
+"""Names of entities affected by a store that is down; the rest is a number."""
 _SILENT: Final[Payload] = {
     "worker": None,
     "state": "down",
@@ -33,7 +33,7 @@ _SILENT: Final[Payload] = {
 
 
 class LiveFeed:
-    """Frames for whoever looks."""
+    """Frames for all consoles."""
 
     def __init__(self, catalog: Catalog, control: ControlHub, stores: int) -> None:
         self._catalog = catalog
@@ -50,7 +50,7 @@ class LiveFeed:
         self._generation = -1
 
     async def frames(self) -> AsyncIterator[Payload]:
-        """One frame a second, until the server stops or nobody takes them any more."""
+        """One frame a second, until the server stops or the reader leaves."""
         self._watchers += 1
         if self._task is None:
             self._task = asyncio.ensure_future(observing(self._run()))
@@ -71,7 +71,7 @@ class LiveFeed:
                 self._task = None
 
     def close(self) -> None:
-        """The server stops: the streams end, so that nobody waits for them."""
+        """The server stops: end the streams, so that nothing waits for them."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -125,7 +125,7 @@ class LiveFeed:
         self._placed = {p.fragment_id: record for record in records for p in record.fragments}
 
     def _rates(self, answers: dict[int, Payload]) -> Payload:
-        """What came and left in a second; a worker that was not there before counts from now."""
+        """What came and left in a second; a worker that was not there before starts at zero."""
         rates = {"in": 0.0, "out": 0.0}
         for worker, now in answers.items():
             before = self._before.get(worker)

@@ -1,9 +1,9 @@
 """What moves in this process: messages that came and went, depths, stores, connections.
 
-Owns one worker's answer to the question `live`, which consoles put every second. It reads
-counters that are kept anyway: how many messages came is the next sequence number, how many left is
-what came less what is there. Of many fragments it looks closely only at those to which something
-has happened since, so that looking costs the messages nothing. Asked by the feed.
+Owns one worker's answer to the question `live`, asked every second while consoles are open. It
+reads counters that are kept anyway: arrivals are the next sequence number, departures are arrivals
+less what is there. Of many fragments it reads only those that have changed, so it does not slow
+messages down. Called by the feed.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ from partibus.server.operators.inspection import store_fields
 
 LIVE: Final = "live"
 AGE_MS_MAX: Final = 400
-"""Whoever asks again sooner hears the same: several consoles cost as much as one."""
+"""A question that comes sooner gets the same answer: several consoles cost as much as one."""
 BUSY_MS: Final = 3_000
 BUSY_FRAGMENTS_MAX: Final = 2_000
 SHOWN: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
 
 
 class _Row:
-    """A fragment when it was last looked at."""
+    """A fragment at its last reading."""
 
     __slots__ = ("arrived", "changed_ms", "changes", "counts", "left")
 
@@ -71,11 +71,11 @@ class LiveSample:
         self._reported_ms = -AGE_MS_MAX - 1
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the question of this process."""
         control.register(LIVE, self.answer)
 
     def answer(self, _payload: Payload) -> Payload:
-        """Totals, stores, and the fragments in which something happens."""
+        """Totals, stores, and the active fragments."""
         now_ms = self.gateway.monotonic_ms()
         if now_ms - self._reported_ms > AGE_MS_MAX:
             self._look(now_ms)
@@ -108,18 +108,18 @@ class LiveSample:
         if before != after:
             self._add(fragment_id, before, -1)
             self._add(fragment_id, after, 1)
-            if not is_new:  # that it is new here is not news
+            if not is_new:  # its first reading is not activity
                 self._busy.add(fragment_id)
 
     def _add(self, fragment_id: int, row: tuple[int, ...], sign: int) -> None:
         kind, sums = self._kinds.get(fragment_id), self._sums
-        # A message of a topic comes once and leaves once from each subscription.
+        # A message of a topic arrives once, and leaves once from each subscription.
         for at, amount in enumerate(row):
             if kind is not (EntityKind.SUBSCRIPTION if at == 0 else EntityKind.TOPIC):
                 sums[at] += sign * amount
 
     def _learn(self) -> None:
-        """Entities have come or gone."""
+        """Entities were created or deleted."""
         self._generation = self.catalog.generation
         self._kinds = {
             placement.fragment_id: record.kind

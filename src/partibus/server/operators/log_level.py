@@ -1,7 +1,7 @@
 """The level of the log, of all workers at once, while they run.
 
-Owns the question `log-level`. It changes what is written and nothing else; a restart brings the
-level of the settings back.
+Owns the question `log-level`. It changes only what is logged; a restart returns to the level of the
+settings.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ LOG_LEVEL: Final = "log-level"
 
 
 def answer_log_level(payload: Payload) -> Payload:
-    """Set the level of this process where one is given; the level that holds."""
+    """Set the level of this process if one is given; returns the current level."""
     if payload.get("level") is not None:
         set_level(payload["level"])
     return {"level": level_now()}

@@ -1,8 +1,8 @@
 """Messages as the console shows and handles them: peek, dead letters by reason, send, resubmit.
 
-Owns the forms of these questions and how much one answer holds. Everything is done over a
-connection from within with the asker's own token, by the same code as the command line, so
-that nobody can do here what they could not do as a client. Called by `ops.admin_messages`.
+Owns the forms of these requests and the size of one answer. Everything is done over an internal
+connection with the user's own token, by the same code as the command line, so that nobody can do
+here what they could not do as a client. Called by `ops.admin_messages`.
 """
 
 import base64
@@ -43,14 +43,14 @@ SUBQUEUES: Final = {
 }
 PAGE_MAX: Final = 200
 SEARCHED_MAX: Final = 5_000
-"""Messages that one request looks at: it answers soon, and the next goes on behind them."""
+"""Messages that one request visits: it answers soon, and the next one continues after them."""
 SEARCHED_S_MAX: Final = 0.12
-"""Nor does it look for longer than this, so that a page is there in 200 ms on a busy server too."""
+"""Time limit for that, so that a page takes 200 ms on a busy server too."""
 BODY_SHOWN_CHARACTERS: Final = 400
-"""Of a body in a list; one message is shown with all of it."""
+"""The part of a body shown in a list; a single message is shown with all of it."""
 BODY_SHOWN_BYTES_MAX: Final = 1 << 20
 RESUBMITTED_MAX: Final = 1_000
-"""Dead letters that one request handles, so that progress shows and no request takes long."""
+"""Dead letters that one request handles, so that progress is visible and no request takes long."""
 SESSIONS_MAX: Final = 500
 STEP: Final = 100
 SKIP: Final = "skip-"
@@ -66,7 +66,7 @@ class MessageService:
         self._door = door
 
     def wish(self, **fields: Any) -> "Wish":
-        """Which messages a page is to hold, out of the parameters of a request."""
+        """Which messages a page should contain, from the parameters of a request."""
         start = str(fields.pop("start", "0"))
         number = start.removeprefix(SKIP)
         if not number.isascii() or not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
@@ -87,7 +87,7 @@ class MessageService:
     # --- looking ------------------------------------------------------------------------------
 
     async def peek(self, token: str | None, name: str, wish: "Wish") -> Payload:
-        """A page of messages, without taking any; `next` is where the following page begins."""
+        """A page of messages, without receiving any; `next` is where the following page begins."""
         found: list[Payload] = []
         seen = 0
         async with self._bus(token) as bus:
@@ -120,7 +120,7 @@ class MessageService:
         raise EntityNotFound(f"'{name}' no longer has a message {number}.")
 
     async def reasons(self, token: str | None, name: str) -> Payload:
-        """The dead letters grouped by why they are there."""
+        """The dead letters grouped by reason."""
         groups: dict[str, dict[str, Any]] = {}
         searched = 0
         async with self._bus(token) as bus:
@@ -140,7 +140,7 @@ class MessageService:
         return {"name": name, "sessions": shown, "count": len(ids)}
 
     async def session_state(self, token: str | None, name: str, session_id: str) -> Payload:
-        """The state of a session, which is read under its lock as by any client (SES-16)."""
+        """The state of a session, which is read under its lock as any client does (SES-16)."""
         async with self._bus(token) as bus:
             taken = await bus.session(name, session_id, wait_ms=LOCK_WAIT_MS)
             try:
@@ -165,7 +165,8 @@ class MessageService:
         return {"name": name, "sent": 1}
 
     async def resubmit(self, token: str | None, name: str, body: Payload) -> Payload:
-        """Send dead letters again, or delete them; answers how many were meant and are done."""
+        """Send dead letters again, or delete them; returns how many were requested and how many are
+        done."""
         work = _work(name, body)
         async with self._bus(token) as bus:
             found = await work.choose(bus)
@@ -179,7 +180,7 @@ class MessageService:
         }
 
     async def cancel(self, token: str | None, name: str, numbers: list[int]) -> Payload:
-        """Take scheduled messages back."""
+        """Cancel scheduled messages."""
         async with self._bus(token) as bus:
             await (await bus.management(name)).cancel(numbers)
         return {"name": name, "cancelled": len(numbers)}
@@ -196,7 +197,7 @@ class MessageService:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Which messages a page is to hold."""
+    """Which messages a page should contain."""
 
     subqueue: str = "active"
     start: int = 0
@@ -208,7 +209,7 @@ class Wish:
     search: str | None = None
     since: str | None = None
     until: str | None = None
-    """When it was enqueued: from this moment on, and before that one."""
+    """Enqueued from this time on, and before that one."""
 
     def __post_init__(self) -> None:
         if self.subqueue not in SUBQUEUES:
@@ -223,20 +224,20 @@ class Wish:
             raise ArgumentError(f"'max' is {self.count}; allowed: 1 to {PAGE_MAX}.")
 
     def after(self, last: IncomingMessage, seen: int) -> str:
-        """Where the next page begins: behind a number; or, where the fragments of an entity are
-        merged by time and no number says how far each was shown, behind so many messages."""
+        """Where the next page begins: after a number; or after a count of messages, where the
+        fragments of an entity are merged by time and no number says how far each was shown."""
         if self.skip or last.sequence_number >> SEQUENCE_BITS:
             return f"{SKIP}{self.skip + seen}"
         return str(last.sequence_number + 1)
 
     @property
     def is_plain(self) -> bool:
-        """Whether every message is wanted."""
+        """Whether there is no filter."""
         parts = (self.state, self.search, self.reason, self.since, self.until)
         return all(part is None for part in parts)
 
     def is_like(self, message: IncomingMessage) -> bool:
-        """Whether its state, reason and time are those asked for; seen before the rest is."""
+        """Whether its state, reason and time match; checked before the rest."""
         if self.state is not None and message.state != self.state:
             return False
         if self.reason is not None and _reason(message) != self.reason:
@@ -247,14 +248,14 @@ class Wish:
         return self.until is None or at_ms < moment_ms(self.until)
 
     def accepts(self, shown: Payload) -> bool:
-        """Whether a message of the right state is one of those that are asked for."""
+        """Whether a message of the right state matches the rest of the filter."""
         return self.search is None or any(
             self.search.lower() in text.lower() for text in _texts(shown)
         )
 
 
 def _goes_on(seen: int, begun_s: float) -> bool:
-    """Whether one request may look at more."""
+    """Whether one request may visit more messages."""
     return seen < SEARCHED_MAX and time.monotonic() - begun_s < SEARCHED_S_MAX
 
 
@@ -264,7 +265,7 @@ async def _pass_over(walk: Walk, count: int) -> None:
 
 
 def _texts(value: object) -> Iterable[str]:
-    """All that can be searched in a message."""
+    """The searchable texts of a message."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield str(name)
@@ -296,7 +297,7 @@ def _shortened(shown: Payload) -> Payload:
 
 
 def _numbered(message: IncomingMessage) -> Payload:
-    """A message with its number as text too: JavaScript cannot count so far."""
+    """A message with its number as text too, which is beyond JavaScript's integers."""
     return {"id": str(message.sequence_number), **message_to_json(message)}
 
 
@@ -393,6 +394,6 @@ _ERRORS: Final[dict[str, type[BusError]]] = {error.condition: error for error in
 
 
 def _bus_error(error: RemoteError) -> BusError:
-    """What the gateway said to its client, as this surface says it."""
+    """The gateway's error for its client, as an error of this interface."""
     text = error.description or str(error)
     return _ERRORS.get(error.condition, InvalidOperation)(text.partition(" TrackingId:")[0])

@@ -1,4 +1,4 @@
-"""Entities and policies as operators write them: JSON in, changes of the namespace out.
+"""Entities and policies as operators send them: JSON in, changes of the namespace out.
 
 Owns the forms of these requests and their answers. Every change goes through the live
 namespace, so that it is durable and followed by every worker when it is answered. Called by
@@ -38,13 +38,13 @@ class NamespaceService:
         return _shown(await self._live.create(name, spec))
 
     async def update(self, name: str, body: Payload) -> Payload:
-        """Other properties; those that are not named stay."""
+        """Change properties; those that are not named stay."""
         _refuse_unknown(body, ("properties",))
         spec = changed_spec(self._catalog.entity(name).spec, _properties(body))
         return _shown(await self._live.update(name, spec))
 
     async def delete(self, name: str) -> Payload:
-        """The entity goes, with all its messages."""
+        """Delete the entity, with all its messages."""
         return _shown(await self._live.delete(name))
 
     # --- policies -------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class NamespaceService:
         return {"policies": [_policy(policy) for policy in found]}
 
     async def put_policy(self, entity: str, name: str, body: Payload) -> Payload:
-        """A policy with these rights; keys that are not given stay, or are made."""
+        """Create or change a policy; keys that are not given stay, or are generated."""
         _refuse_unknown(body, ("rights", "primary_key", "secondary_key"))
         known = self._catalog.policy(entity, name)
         rights = body.get("rights")
@@ -72,12 +72,12 @@ class NamespaceService:
         return _policy(policy)
 
     async def delete_policy(self, entity: str, name: str) -> Payload:
-        """The policy goes, and every claim that rests on it."""
+        """Delete the policy, and every grant that rests on it."""
         await self._live.delete_policy(entity, name)
         return {"deleted": name}
 
     async def regenerate_key(self, entity: str, name: str, body: Payload) -> Payload:
-        """A new key in the place of one of the two (SAS-7)."""
+        """Replace one of the two keys (SAS-7)."""
         _refuse_unknown(body, ("key",))
         for which in KEY_NAMES:
             if which == body.get("key", "primary"):

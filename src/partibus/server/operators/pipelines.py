@@ -38,7 +38,7 @@ class PipelineService:
     # --- this worker ----------------------------------------------------------------------
 
     def _overview(self, payload: Payload) -> Payload:
-        """What pipelines hold of the fragments here, by the number of the fragment."""
+        """What pipelines hold in the fragments here, by the number of the fragment."""
         found: Payload = {}
         for fragment in self._namespace.fragments():
             local = fragment.local
@@ -49,7 +49,7 @@ class PipelineService:
     # --- all workers ----------------------------------------------------------------------
 
     async def overview(self, records: Sequence[EntityRecord]) -> Payload:
-        """The entities that pipelines read or write in bulk, with how far behind they are."""
+        """The entities that pipelines read or write in bulk, with their lag."""
         answers = await self._control.ask_all(OVERVIEW, {})
         held = {int(n): one for answer in answers.values() for n, one in answer.items()}
         shown = []
@@ -69,7 +69,7 @@ class PipelineService:
         return {"name": path, "claims": [_claim(owner, owners[owner]) for owner in sorted(owners)]}
 
     async def release(self, name: str, owner: str, forget: bool) -> Payload:
-        """Give back what an owner holds."""
+        """Release what an owner holds."""
         request = {"owner": owner, "forget": forget}
         path, count = await self._fragments.change(name, RELEASE, request)
         if count is None:
@@ -90,7 +90,7 @@ class PipelineService:
         }
 
     async def drop(self, name: str, cursor: str) -> Payload:
-        """Forget a cursor and what is kept for it alone."""
+        """Delete a cursor and what is kept for it alone."""
         path, count = await self._fragments.change(name, DROP, {"name": cursor})
         if count is None:
             raise EntityNotFound(f"'{path}' has no cursor '{cursor}'.")
@@ -98,7 +98,7 @@ class PipelineService:
 
 
 def _release(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> ReleaseClaim | None:
-    """Take the owner's claims away; its run is fenced off, so that it notices."""
+    """Release the owner's claims; its run is fenced off, so that it notices."""
     claims = fragment.machine.state.claims
     claim = None if claims is None else claims.by_owner.get(payload["owner"])
     if claim is None:
@@ -145,7 +145,7 @@ def _state_of(fragment: LocalFragment) -> Payload:
 
 
 def _held(fragment: LocalFragment) -> Payload | None:
-    """What pipelines hold of a fragment; None when no pipeline ever came."""
+    """What pipelines hold in a fragment; None when none was ever there."""
     state = fragment.machine.state
     if state.claims is None and state.retention is None and state.stages is None:
         return None

@@ -1,8 +1,8 @@
-"""Purge: every waiting message of a subqueue leaves, fragment by fragment, on the server.
+"""Purge: deletes every waiting message of a subqueue, fragment by fragment, on the server.
 
-Owns the repetition of the fragment's own `Purge` command until nothing old enough waits.
-Locked, deferred and scheduled messages are passed over, and so are fragments whose store is
-down, which are named in the result. Called by the administration.
+Owns the repetition of the fragment's own `Purge` command until nothing old enough waits. Locked,
+deferred and scheduled messages are skipped, and so are fragments whose store is down, which are
+named in the result. Called by the administration.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ CHUNK_MESSAGES: Final = 1000
 
 
 class PurgeRun:
-    """One purge on its way through the fragments of an entity."""
+    """One purge while it visits the fragments of an entity."""
 
     def __init__(self, subqueue_name: str, before_ms: int, limit: int | None) -> None:
         subqueue = SUBQUEUES.get(subqueue_name)
@@ -43,11 +43,11 @@ class PurgeRun:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more is there to delete, as far as the fragments answer."""
+        """Whether nothing is left to delete, as far as the fragments answer."""
         return self._limit is None or self.count < self._limit
 
     async def empty(self, fragments: Sequence[Fragment]) -> None:
-        """Delete until nothing waits or the limit is reached; an error when all are down."""
+        """Delete until nothing waits or the limit is reached; an error if all stores are down."""
         for fragment in fragments:
             if not self.is_finished:
                 return
@@ -59,7 +59,7 @@ class PurgeRun:
                     raise StoreUnavailable(f"No fragment can be purged: {error.text}") from error
 
     async def _empty_one(self, fragment: Fragment) -> None:
-        """Repeat until a command finds fewer messages than it could take."""
+        """Repeat until a command deletes fewer messages than its limit."""
         if not fragment.is_available:
             raise StoreUnavailable
         while self.is_finished:

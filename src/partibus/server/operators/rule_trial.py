@@ -1,7 +1,7 @@
 """A message tried on the live rules of a topic or a subscription; nothing is sent.
 
-Owns the way from a message in JSON to the view that rules have of it. Whom it reaches and why is
-`rules.reach`'s. Called by the administration.
+Owns the conversion of a message in JSON to the view that rules have of it. `rules.reach` decides
+which subscriptions it reaches and why. Called by the administration.
 """
 
 from partibus.client.messages.json_form import message_from_json
@@ -17,7 +17,7 @@ from partibus.rules.reach import reach_json, reach_of
 
 
 def tried(catalog: Catalog, record: EntityRecord, message: Payload, now_ms: int) -> Payload:
-    """Whom the message would reach: one subscription, or all of a topic."""
+    """Which subscriptions the message would reach: one subscription, or all of a topic."""
     view = StoredView(to_stored(message_from_json(message, "the message").encode()).body, 1, now_ms)
     reaches = [
         reach_json(reach_of(found.path, found.spec, view))

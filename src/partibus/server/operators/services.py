@@ -1,7 +1,7 @@
-"""What this process answers to operators, whichever worker they asked.
+"""What this process answers to operators, whichever worker they are connected to.
 
-Owns the list of those that answer for one process; each registers its own questions. Called once,
-by the node.
+Owns the list of services that answer for one process; each registers its own questions. Called
+once, by the node.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def register_services(
     machines: Mapping[int, Machine],
     control: ControlHub,
 ) -> None:
-    """Answer for this process from now on."""
+    """Register all questions of this process."""
     inspection = Inspection(brokers, machines)
     inspection.register(control)
     OwnConnections(gateway, control.worker).register(control)

@@ -1,8 +1,8 @@
 """What every worker counts, gathered from all of them for a scrape.
 
-Owns the question `signals`, its answer in one process, and the laying together of the answers by
-entity. It reads counters that are kept anyway; nothing here runs unless somebody asks. How it is
-written for Prometheus is `ops.metrics`'.
+Owns the question `signals`, its answer in one process, and the merging of the answers by entity. It
+reads counters that are kept anyway; nothing here runs unless there is a request. `ops.metrics`
+writes the result for Prometheus.
 """
 
 import os
@@ -27,7 +27,7 @@ from partibus.server.operators.inspection import COUNTS, STORES, Inspection, is_
 
 SIGNALS: Final = "signals"
 ENTITIES_MAX: Final = 1000
-"""Entities with series of their own; what Prometheus holds of them must have an end."""
+"""Entities with their own series; the number of series in Prometheus must be bounded."""
 OTHER: Final = "(other)"
 TALLIES: Final = (
     "incoming",
@@ -57,10 +57,10 @@ class OwnSignals:
     machines: Mapping[int, Machine]
     inspection: Inspection
     _rows: dict[int, tuple[int, list[int]]] = field(init=False, default_factory=dict)
-    """By fragment what was reported last, and as of which of its changes."""
+    """By fragment what was last reported, and its change number then."""
 
     def register(self, control: ControlHub) -> None:
-        """Answer for this process."""
+        """Register the question of this process."""
         control.register(SIGNALS, self.report)
 
     def report(self, payload: Payload) -> Payload:
@@ -74,7 +74,7 @@ class OwnSignals:
         }
 
     def _fragments(self) -> dict[int, list[int]]:
-        """To most of many fragments nothing has happened since: their numbers are the same."""
+        """Most fragments have not changed: their numbers are reused."""
         known, rows = self._rows, {}
         for number, machine in self.machines.items():
             row = known.get(number)
@@ -122,19 +122,19 @@ class SignalService:
         self._control = control
         self._entities_max = entities_max
         self.cluster: Callable[[], Awaitable[Payload]] | None = None
-        """What is counted of nodes and lanes; None when the server is alone."""
+        """Counts of nodes and lanes; None when the server is alone."""
         self.decides: Callable[[], bool] = lambda: True
-        """Whether what one process alone must do is done by this one."""
+        """Whether this process does what only one process may do."""
         self._known: dict[int, _Known] = {}
-        """What was reported of each entity last; most of it is true the next time too."""
+        """What was last reported of each entity; most of it is still valid the next time."""
         self._before = _Places()
 
     async def gather_for_export(self) -> Payload | None:
-        """The same for a collector, which must hear it from one node of a cluster alone."""
+        """The same for a collector, which must get it from only one node of a cluster."""
         return await self.gather() if self.decides() else None
 
     async def gather(self) -> Payload:
-        """What every worker counts, with the fragments laid together by entity."""
+        """What every worker counts, with the fragments merged by entity."""
         answers = await self._control.ask_all(SIGNALS, {})
         places = self._places(answers)
         records = self._catalog.entities()
@@ -148,7 +148,7 @@ class SignalService:
         }
 
     def _places(self, answers: dict[int, Payload]) -> "_Places":
-        """What the workers report of fragments and stores, laid together."""
+        """The workers' reports of fragments and stores, merged."""
         places = _Places()
         for worker, answer in answers.items():
             rows = answer.pop("fragments")
@@ -161,7 +161,7 @@ class SignalService:
         return places
 
     def _shown(self, records: Sequence[EntityRecord], places: "_Places") -> list[Payload]:
-        """The entities; of those to which nothing has happened what was reported before."""
+        """The entities; those that have not changed as reported before."""
         is_as_before = places.is_like(self._before)
         known, self._known = self._known if is_as_before else {}, {}
         for record in records:
@@ -184,12 +184,12 @@ class _Places:
         self.states: dict[int, str] = {}
 
     def is_like(self, other: "_Places") -> bool:
-        """Whether fragments and stores are where and how they were."""
+        """Whether fragments and stores are unchanged."""
         return self.workers == other.workers and self.states == other.states
 
 
 class _Known:
-    """An entity as it was reported, and what that was made of."""
+    """An entity as last reported, and the rows it was made of."""
 
     __slots__ = ("_first", "_ids", "_rows", "payload", "record")
 
@@ -208,7 +208,7 @@ class _Known:
 
 
 def _row(machine: Machine) -> list[int]:
-    """The numbers of one fragment, as `COUNTED` names them; thousands are made for a scrape."""
+    """The numbers of one fragment, as `COUNTED` names them; a scrape makes thousands."""
     tally = machine.state.tally
     counts = machine.state.counts()
     return [
@@ -254,7 +254,7 @@ def _entity(record: EntityRecord, places: _Places) -> Payload:
 
 
 def _together(entities: list[Payload]) -> Payload:
-    """Those beyond the cap, as one."""
+    """Entities beyond the limit, as one."""
     return {
         "name": OTHER,
         "kind": OTHER,
@@ -270,7 +270,7 @@ def _durations(histogram: Histogram) -> Payload:
 
 
 def process_figures() -> dict[str, Any]:
-    """What the process takes of the machine."""
+    """The resources that the process uses."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {

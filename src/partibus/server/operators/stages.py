@@ -1,8 +1,8 @@
 """Who writes to an entity in stages: its writers, over all workers.
 
-Owns the answer of this worker about the writers whose home is here, and the answer of the whole
-server; what a writer has staged is dropped by the command that it uses itself. Called by the HTTP
-side (`ops.admin_stages`) through the administration.
+Owns the answer of this worker about the writers in its fragments, and the answer of the whole
+server; what a writer has staged is dropped by the command that the writer itself uses. Called by
+the HTTP side (`ops.admin_stages`) through the administration.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ class StageService:
         return {"name": path, "writers": sorted(writers, key=lambda one: str(one["writer"]))}
 
     async def drop(self, name: str, writer: str, forget: bool) -> Payload:
-        """Drop what a writer has staged; the batch that it is at is over."""
+        """Drop what a writer has staged; its current batch is over."""
         request = {"writer": writer, "forget": forget}
         path, count = await self._fragments.change(name, DROP, request)
         if count is None:

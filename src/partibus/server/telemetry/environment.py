@@ -1,4 +1,4 @@
-"""What the standard variables of OpenTelemetry ask for, as far as its SDK does not read them.
+"""The standard variables of OpenTelemetry, as far as its SDK does not read them.
 
 Owns which signals are exported and how often. Everything else (endpoint, headers, certificates,
 time-outs, sampler, sizes of queues, resource) is read by the SDK itself. Imports nothing of the
@@ -30,7 +30,7 @@ class Exports:
 
 
 def check(is_wanted: bool, environment: Mapping[str, str]) -> None:
-    """Refuse a start that could not export what was asked for."""
+    """Refuse to start if the requested export is not possible."""
     if is_wanted:
         require_packages()
         exports_of(environment)

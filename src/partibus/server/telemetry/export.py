@@ -1,9 +1,9 @@
 """The export of traces and metrics over OTLP/HTTP, for one process.
 
-Owns the providers and exporters of the SDK, the thread that exports metrics, and their end. Neither
-the loop nor a client ever waits for a collector: one that is down costs the spans and points of
-that time, a line in the log, and at most `STOP_S_MAX` when the server stops. The service opens it
-before clients are let in.
+Owns the providers and exporters of the SDK, the thread that exports metrics, and their shutdown.
+Neither the loop nor a client ever waits for a collector: one that is down costs the spans and
+points of that time, a line in the log, and at most `STOP_S_MAX` when the server stops. The service
+opens it before clients are admitted.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from partibus.server.telemetry.metrics import metrics_data
 from partibus.server.telemetry.spans import OtelSpans
 
 STOP_S_MAX: Final = 5.0
-"""How long a stop waits for a collector to take what is left."""
+"""How long a stop waits for a collector to accept the rest."""
 GATHER_S_MAX: Final = 30.0
 SCOPE: Final = "partibus"
 
 Gather = Callable[[], Awaitable[dict[str, Any] | None]]
-"""The figures; None while another process exports them."""
+"""The metrics; None while another process exports them."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,23 +65,23 @@ class Telemetry:
             self._metrics.start(gather, asyncio.get_running_loop(), self._interval_ms / 1000)
 
     async def stop(self) -> None:
-        """Export what is left, for a short while."""
+        """Export the rest, for a short while."""
         if self._metrics is not None:
             self._metrics.stop()
         if self._provider is not None:
             loop, over = asyncio.get_running_loop(), asyncio.Event()
-            # A thread of the loop's pool would hold up the end of the process.
+            # A thread of the loop's pool would delay the end of the process.
             threading.Thread(
                 target=_shut_down, args=(self._provider, loop, over), daemon=True
             ).start()
             try:
                 await asyncio.wait_for(over.wait(), STOP_S_MAX)
             except TimeoutError:
-                _log.warning("the collector did not take the last spans in time")
+                _log.warning("the collector did not accept the last spans in time")
 
 
 class MetricsExport:
-    """A thread that asks for the figures and exports them, again and again."""
+    """A thread that collects the metrics and exports them, repeatedly."""
 
     def __init__(self, resource: Resource, exporter: OTLPMetricExporter) -> None:
         self._resource = resource
@@ -98,7 +98,7 @@ class MetricsExport:
         ).start()
 
     def stop(self) -> None:
-        """Export no more."""
+        """Stop exporting."""
         self._stopping.set()
         self._exporter.shutdown()
 
@@ -119,17 +119,17 @@ class MetricsExport:
         if self._exporter.export(data) is MetricExportResult.SUCCESS:
             self._is_failing = False
         else:
-            self._report("the collector did not take them")
+            self._report("the collector did not accept them")
 
     def _report(self, reason: str) -> None:
-        """One line for each time that it begins to fail."""
+        """Log one line each time it begins to fail."""
         if not self._is_failing and not self._stopping.is_set():
             _log.warning("metrics are not exported: %s", reason)
         self._is_failing = True
 
 
 def open_telemetry(worker: int) -> Telemetry:
-    """What the environment asks for, in this process."""
+    """The exports of this process, as the environment requests."""
     return Telemetry(worker, exports_of(os.environ))
 
 
@@ -138,7 +138,7 @@ async def _asked(gather: Gather) -> dict[str, Any] | None:
 
 
 def _resource(worker: int) -> Resource:
-    """Who exports; what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say wins."""
+    """The exporting resource; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence."""
     ours = Resource(
         {
             "service.name": "partibus",

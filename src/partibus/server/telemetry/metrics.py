@@ -1,7 +1,7 @@
-"""The figures of `/metrics` as data points of OpenTelemetry.
+"""The metrics of `/metrics` as data points of OpenTelemetry.
 
-Owns the translation alone: names, labels and values are `ops.metrics`', so that what a collector
-receives and what Prometheus scrapes can never differ.
+Owns only the translation: names, labels and values come from `ops.metrics`, so that what a
+collector receives and what Prometheus scrapes can never differ.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def metrics_data(
     start_ns: int,
     now_ns: int,
 ) -> MetricsData:
-    """Everything that a scrape would say now."""
+    """Everything that a scrape would return now."""
     metrics = [
         _metric(series, rows, start_ns, now_ns) for series, rows in families(figures) if rows
     ]
@@ -75,7 +75,7 @@ def _histogram(
         sum=found["sum_s"],
         bucket_counts=counts,
         explicit_bounds=BOUNDS_S,
-        # The buckets do not know them, and both are optional in OTLP.
+        # The buckets do not have them, and both are optional in OTLP.
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
     )

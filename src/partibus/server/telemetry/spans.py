@@ -1,7 +1,7 @@
 """Spans of the gateway as the SDK of OpenTelemetry takes them.
 
-Owns the kinds of spans and how an error is reported. The SDK's queue is bounded and a thread of its
-own exports it: recording never waits, and what a collector does not take in time is dropped there.
+Owns the kinds of spans and how an error is reported. The SDK's queue is bounded and exported by a
+separate thread: recording never blocks, and what a collector does not accept in time is dropped.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ class OtelSpans:
         self._tracer = tracer
 
     def record(self, span: EndedSpan) -> TraceContext:
-        """Take a span over; answers the context that its children hang on."""
+        """Accept a span; returns the context that is the parent of its children."""
         made = self._tracer.start_span(
             span.name,
             set_span_in_context(NonRecordingSpan(_remote(span.parent))),

@@ -1,8 +1,8 @@
-"""HTTP for the namespaces of a server for tests: a request goes to that of its key.
+"""HTTP for the namespaces of a test server: a request goes to the namespace of its key.
 
-Owns the choice by the token of a request, before any part of the server looks at it. Whether the
-token is good is for the namespace to say; a request without one is for the server's own. Wrapped
-around the server's application by the service, with `--testing` alone.
+Owns the choice by the token of a request, before any part of the server looks at it. The namespace
+decides whether the token is valid; a request without one is for the server's own. Wrapped around
+the server's application by the service, only with `--testing`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ _AUTHORIZATION: Final = b"authorization"
 
 
 class HostedApplication:
-    """The application of the server and those of the namespaces beside it."""
+    """The application of the server and those of the additional namespaces."""
 
     def __init__(self, namespaces: "HostedNamespaces", own: ASGIApp) -> None:
         self._namespaces = namespaces
@@ -43,7 +43,7 @@ class HostedApplication:
 
 
 def application_of(node: "Node") -> ASGIApp:
-    """All that a node answers over HTTP."""
+    """Everything that a node serves over HTTP."""
     operations = operations_application(node.health, node.administration, node.data_routes())
     return with_management(node.management(), operations)
 

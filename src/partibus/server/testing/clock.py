@@ -1,7 +1,7 @@
-"""The clock of a server for tests, as its users see and move it.
+"""The clock of a test server, as its users see and advance it.
 
-Owns the words of these requests and their answers, and the refusal on a server whose clock is the
-machine's. How time moves is `fake_time`'s. Called by the HTTP side (`ops.admin_testing`).
+Owns the form of these requests and their answers, and the refusal on a server that uses the
+machine's clock. `fake_time` advances the time. Called by the HTTP side (`ops.admin_testing`).
 """
 
 import datetime
@@ -15,9 +15,9 @@ from partibus.server.idle import IdleWatch
 from partibus.server.testing.fake_time import FakeTime
 
 ADVANCE_MS_MAX: Final = 10 * 365 * 24 * 3600 * 1000
-"""Ten years in one call; more is a mistake of units."""
+"""Ten years in one call; more is a mistake in the unit."""
 TOTAL_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
-"""Beyond this, ends of locks and messages could not be expressed to clients any more."""
+"""Beyond this, expiry times could no longer be expressed to clients."""
 SWITCHED_OFF: Final = (
     "The clock of this server cannot be moved: it was started without --fake-time. Start it with "
     "'partibus serve --testing', or with '--memory --fake-time', where that is wanted."
@@ -25,7 +25,7 @@ SWITCHED_OFF: Final = (
 
 
 class FixedClockService:
-    """Stands where time is the machine's."""
+    """Used where time is the machine's."""
 
     def show(self) -> Payload:
         raise InvalidOperation(SWITCHED_OFF)
@@ -35,7 +35,7 @@ class FixedClockService:
 
 
 class ClockService(FixedClockService):
-    """Moves the time of one namespace."""
+    """Advances the time of one namespace."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ClockService(FixedClockService):
         self._look = look
 
     def show(self) -> Payload:
-        """What time it is, and how much of that was advanced."""
+        """The current time, and how much of it was advanced."""
         clock = self._time.clock
         now_ms = clock.now_ms()
         moment = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
@@ -58,7 +58,7 @@ class ClockService(FixedClockService):
         return {"now": spoken, "now_ms": now_ms, "advanced_ms": clock.advanced_ms}
 
     async def advance(self, body: Payload) -> Payload:
-        """Let time pass; all that falls due has happened when this is answered."""
+        """Let time pass; everything that falls due has happened when this returns."""
         delta_ms = _delta_ms(body)
         if self._time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
             raise ArgumentError(

@@ -1,10 +1,10 @@
-"""Time that a test moves on: a clock that can be advanced, and the timers that follow it.
+"""Time under the control of a test: a clock that can be advanced, and its timers.
 
-Owns the time of one namespace on a server for tests (docs/adr/0019-test-namespaces.md). It runs
-as the machine's clock does, and `advance` adds to it: what falls due on the way is run at its own
-moment and in its order, before the call returns. Only what concerns messages and entities is on
-this time. Connections, heartbeats and tokens stay on the machine's, since the clients do. Made by
-the node, advanced by the clock service.
+Owns the time of one namespace on a test server (docs/adr/0019-test-namespaces.md). It runs as the
+machine's clock does, and `advance` adds to it: what falls due on the way runs at its own time and
+in order, before the call returns. Only messages and entities use this time. Connections, heartbeats
+and tokens stay on the machine's clock, as the clients do. Made by the node, advanced by the clock
+service.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler
 
 QUIET_TURNS: Final = 4
-"""The bus rests when nothing waits in so many turns of the loop in a row: an answer may lead to a
-question, such as a scheduled message to its way into another queue."""
+"""The bus is at rest when nothing waits in this many turns of the loop in a row: an answer may lead
+to another command, as when a scheduled message is forwarded."""
 SWIFT_TURNS: Final = 200
 SETTLE_TURNS_MAX: Final = 5_200
 SETTLE_POLL_S: Final = 0.002
-"""A bus that does not come to rest within ten seconds, since clients keep it busy or a store was
+"""A bus that does not come to rest within ten seconds, because clients keep it busy or a store was
 made slow, is not waited for any longer."""
 
 
 @dataclass(eq=False, slots=True)
 class FakeClock:
-    """The machine's clock, and how much it was advanced."""
+    """The machine's clock plus the advanced time."""
 
     machine: Clock
     advanced_ms: int = field(init=False, default=0)
@@ -43,7 +43,7 @@ class FakeClock:
         return self.machine.follow()
 
     def advance_to(self, monotonic_ms: int) -> None:
-        """Let it be that moment, unless it is later already."""
+        """Advance to that time, unless it is later already."""
         self.advanced_ms += max(0, monotonic_ms - self.monotonic_ms())
 
 
@@ -74,7 +74,7 @@ class FakeTime:
     # --- the scheduler ----------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run after what is under way now."""
+        """Run after the current call."""
         self._loop.call_soon(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> FakeTimer:
@@ -92,7 +92,7 @@ class FakeTime:
         self._arm()
 
     def _arm(self) -> None:
-        """Have the loop call at the moment of the first timer."""
+        """Have the loop call at the time of the first timer."""
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
@@ -106,7 +106,7 @@ class FakeTime:
         self._arm()
 
     def _run_until(self, moment_ms: int) -> None:
-        """Run the timers up to a moment; those that they set are for another call."""
+        """Run the timers up to a time; timers that they set are left for another call."""
         due = []
         while self._timers and self._timers[0][0] <= moment_ms:
             due.append(heappop(self._timers)[2])
@@ -123,9 +123,9 @@ class FakeTime:
         at_each: Callable[[], Awaitable[object]],
         look: Callable[[], None],
     ) -> None:
-        """Let time pass. Returns when all that fell due has happened; `at_each` is awaited at
-        each moment at which something does, before it does, and at the end. Timers may come a
-        little late, since some are served together; `look` finds what they have left."""
+        """Let time pass. Returns when everything that fell due has happened; `at_each` is awaited
+        at each time at which something is due, before it happens, and at the end. Timers may come a
+        little late, since some fire together; `look` finds what they have left."""
         async with self._advancing:
             total_ms = self.clock.advanced_ms + delta_ms
             end_ms = self.clock.monotonic_ms() + delta_ms
@@ -134,7 +134,8 @@ class FakeTime:
                 await at_each()
                 self._run_until(moment_ms)
                 await settle(is_at_rest)
-            # Exactly what was asked for, however much of the machine's time has passed meanwhile.
+            # Exactly as much as requested, however much of the machine's time has passed
+            # meanwhile.
             self.clock.advanced_ms = total_ms
             await at_each()
             look()
@@ -149,7 +150,7 @@ class FakeTime:
 
 
 class BusTime:
-    """The time of messages and entities, and the timers that go by it: the machine's, or fake."""
+    """The time of messages and entities, and its timers: the machine's, or fake."""
 
     def __init__(
         self, clock: Clock, scheduler: Scheduler, fake_on: asyncio.AbstractEventLoop | None
@@ -165,7 +166,7 @@ class BusTime:
 
 
 async def settle(is_at_rest: Callable[[], bool]) -> None:
-    """Let the loop turn until nothing waits for a turn or a store any more."""
+    """Let the loop run until nothing waits for a turn or a store any more."""
     quiet = 0
     for turn in range(SETTLE_TURNS_MAX):
         await asyncio.sleep(0 if turn < SWIFT_TURNS else SETTLE_POLL_S)

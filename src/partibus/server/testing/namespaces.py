@@ -1,10 +1,9 @@
-"""Namespaces beside the server's own, one for each test, chosen by the name of the key.
+"""Namespaces in addition to the server's own, one for each test, selected by the name of the key.
 
-Owns which there are and the way from a key's name to one. Each is a node of its own: catalog,
-stores in memory, clock and faults are nobody else's, so that parallel tests never meet. Ports,
-certificate and memory account are the server's. Made by the node of a server that was started
-with `--testing`, and by no other; reached over HTTP by `ops.admin_testing`
-(docs/adr/0019-test-namespaces.md).
+Owns the list of them and the look-up by a key's name. Each is a separate node with its own catalog,
+stores in memory, clock and faults, so that parallel tests never interfere. Ports, certificate and
+memory account are the server's. Made only by the node of a server started with `--testing`; reached
+over HTTP by `ops.admin_testing` (docs/adr/0019-test-namespaces.md).
 """
 
 import asyncio
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from partibus.server.node import Node
 
 NAMESPACES_MAX: Final = 1_000
-"""Each costs a few hundred kilobytes; more than this were forgotten, not wanted."""
+"""Each costs a few hundred kilobytes; more than this are forgotten ones."""
 NAME_LENGTH_MAX: Final = 64
 POLICY_SEPARATOR: Final = "."
-"""Behind the name of a namespace: the policy `t1.reader` is of the namespace `t1`."""
+"""After the name of a namespace: the policy `t1.reader` belongs to the namespace `t1`."""
 SWITCHED_OFF: Final = (
     "This server has one namespace: it was started without --testing. Start it with "
     "'partibus serve --testing' where each test needs its own."
@@ -40,7 +39,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?", re.ASCII
 
 
 class NoNamespaces:
-    """Stands where a server has one namespace."""
+    """Used where a server has one namespace."""
 
     def list(self) -> Payload:
         raise InvalidOperation(SWITCHED_OFF)
@@ -53,7 +52,7 @@ class NoNamespaces:
 
 
 class HostedNamespaces(NoNamespaces):
-    """All namespaces of a server for tests beside its own."""
+    """All additional namespaces of a test server."""
 
     def __init__(self, own: "Node") -> None:
         self._own = own
@@ -62,7 +61,7 @@ class HostedNamespaces(NoNamespaces):
         own.gateway.host = self._gateway_of
 
     def guest_of(self, key_name: str) -> "Node | None":
-        """The node of the namespace that a key is for; None when that is the server's own."""
+        """The node of the namespace that a key is for; None for the server's own."""
         return self._nodes.get(key_name.partition(POLICY_SEPARATOR)[0])
 
     def _gateway_of(self, key_name: str) -> "Gateway":
@@ -71,11 +70,11 @@ class HostedNamespaces(NoNamespaces):
     # --- their lives --------------------------------------------------------------------------
 
     def list(self) -> Payload:
-        """Which there are."""
+        """The names of the namespaces."""
         return {"namespaces": [{"name": name} for name in self._nodes]}
 
     async def create(self, body: Payload) -> Payload:
-        """A namespace with nothing in it; without a name it gets one that nobody has."""
+        """An empty namespace; without a name it gets a new one."""
         if set(body) - {"name"}:
             raise ArgumentError("A namespace takes 'name', which may be left out.")
         name = self._checked(body.get("name", f"test-{secrets.token_hex(8)}"))
@@ -118,7 +117,7 @@ class HostedNamespaces(NoNamespaces):
         return name
 
     def _key(self) -> str:
-        """The server's own key opens all of them: its holder could create them again."""
+        """The server's own key opens all of them: its holder could create them anyway."""
         policy = self._own.catalog.policy("", ROOT_POLICY_NAME)
         assert policy is not None
         return policy.primary_key

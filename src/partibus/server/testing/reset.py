@@ -1,8 +1,8 @@
-"""A server for test suites: what the switch `--testing` means, and where it is refused.
+"""A server for test suites: what the flag `--testing` means, and where it is refused.
 
-Owns the settings that it implies, the refusal to combine it, or fake time alone, with anything
-that keeps messages, and the reset: a namespace that a test may empty, and a clock that a test may
-set, have no place on a server that somebody relies on. Called by `server.config` and the node.
+Owns the settings that it implies, the refusal to combine it, or fake time alone, with durable
+stores, and the reset: a namespace that a test may empty, and a clock that a test may set, must
+never be on a server that people rely on. Called by `server.config` and the node.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -34,9 +34,10 @@ def check(settings: "ServeSettings") -> None:
 
 
 async def reset(catalog: Catalog, live: LiveNamespace, definitions: Definitions | None) -> None:
-    """Bring a namespace back to what its file declares: all else goes, with all messages."""
+    """Reset a namespace to what its file declares: everything else is deleted, with all
+    messages."""
     for record in catalog.entities():
-        if catalog.lookup(record.path) is not None:  # not gone with its topic
+        if catalog.lookup(record.path) is not None:  # not deleted with its topic
             await live.delete(record.path)
     if definitions is not None:
         apply_definitions(catalog, definitions)

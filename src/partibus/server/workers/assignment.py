@@ -16,19 +16,19 @@ from partibus.server.config import ServeSettings
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Assignment:
-    """The settings of the whole server, its ports settled, and the worker's place in it."""
+    """The settings of the whole server, with actual ports, and the worker's number."""
 
     settings: ServeSettings
     membership: Membership
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """The line, with its end."""
+    """The line, including its newline."""
     return msgspec.json.encode(assignment, enc_hook=str) + b"\n"
 
 
 def decode_assignment(line: bytes) -> Assignment:
-    """The assignment again."""
+    """The assignment from the line."""
     return msgspec.json.decode(line, type=Assignment, dec_hook=_decode)
 
 

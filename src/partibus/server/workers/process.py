@@ -1,10 +1,10 @@
 """A worker as the supervisor holds it: a child process and the two pipes to it.
 
-Owns the command line of a worker and what is said over the pipes: the assignment goes in and
-the pipe stays open; `checked` comes out when its stores are as they must be, `go` goes in when
-those of all others are too, and `ready` comes out; before that, a `starting` comes whenever the
-start has got on and the last one was a second ago; then each `ping` is answered by `alive` as long
-as the worker's loop turns. It decides nothing about restarts. Made by the supervisor.
+Owns the command line of a worker and the protocol of the pipes: the assignment goes in and the pipe
+stays open; `checked` comes out when its stores are in order, `go` goes in when those of all others
+are too, and `ready` comes out; before that, a `starting` comes whenever the start has made progress
+and the last one was a second ago; then each `ping` is answered by `alive` as long as the worker's
+loop runs. It must never decide about restarts. Made by the supervisor.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ class WorkerProcess:
         self.signs_of_life = 0
 
     async def wait_checked(self) -> bool:
-        """Whether it has found its stores in order; False when it ended instead."""
+        """Whether it found its stores in order; False when it ended instead."""
         return await self._says(CHECKED_WORD)
 
     def go(self) -> None:
-        """Let it go on: everything that the workers share is settled."""
+        """Let it continue: everything that the workers share is ready."""
         assert self._process.stdin is not None
         self._process.stdin.write(GO_WORD + b"\n")
 
     async def wait_ready(self) -> bool:
-        """Whether it serves; False when it ended instead, having said why on stderr."""
+        """Whether it serves; False when it ended instead, after reporting why on stderr."""
         return await self._says(READY_WORD)
 
     async def _says(self, word: bytes) -> bool:
@@ -64,7 +64,7 @@ class WorkerProcess:
         except TimeoutError:
             return False
         if not line:
-            # It has ended, which is for others to notice: not an answer, and no reason to hurry.
+            # It has ended, which is noticed elsewhere: neither an answer nor a hang.
             await asyncio.sleep(within_s)
         return bool(line)
 
@@ -80,7 +80,7 @@ class WorkerProcess:
 
 
 async def launch(assignment: Assignment) -> WorkerProcess:
-    """Start a worker and hand it its assignment."""
+    """Start a worker and send it its assignment."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -89,7 +89,7 @@ async def launch(assignment: Assignment) -> WorkerProcess:
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
-    # A worker that died already shows when it is waited for.
+    # If the worker has already died, waiting for it shows that.
     with contextlib.suppress(ConnectionError):
         process.stdin.write(encode_assignment(assignment))
         await process.stdin.drain()

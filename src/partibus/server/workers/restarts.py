@@ -1,8 +1,8 @@
-"""When a worker that died is started again, and when that is given up.
+"""When a worker that died is restarted, and when the server gives up.
 
 Owns the policy: at once the first time, then with growing pauses, and not at all after too many
-deaths in a short time, since a worker that cannot live would only burn the machine and hide
-its reason in the log. Pure: it is handed the time. One for each worker, asked by the supervisor.
+deaths in a short time, since a worker that cannot run would only waste CPU and bury the reason in
+the log. Pure: the time is an argument. One for each worker, called by the supervisor.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class RestartPolicy:
         self._deaths: deque[float] = deque()
 
     def pause_s(self, now_s: float) -> float | None:
-        """It died now: how long to wait before it is started again; None to give up."""
+        """It died now: how long to wait before the restart; None to give up."""
         deaths = self._deaths
         while deaths and deaths[0] <= now_s - DEATHS_WINDOW_S:
             deaths.popleft()

@@ -1,10 +1,10 @@
 """The main process of a server with several workers.
 
 Owns what is done once for all of them: the ports are checked and held, the data directory is
-claimed, the certificates are made, a private directory for their sockets is there, and when all
-workers have checked their stores the catalog is brought to what the configuration declares. Then
-it only watches (`supervisor`). Called by the lifecycle in place of a
-node of its own when `--workers` is more than one.
+locked, the certificates and a private directory for their sockets are created, and when all workers
+have checked their stores the configuration is applied to the catalog. Then it only watches
+(`supervisor`). Called by the lifecycle in place of its own node when `--workers` is more than
+one.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def supervise(
     install_signals: Callable[[asyncio.AbstractEventLoop, Callable[[], None]], None],
     announce: Callable[[str], None],
 ) -> int:
-    """Serve with several workers until a signal comes; answers the exit code."""
+    """Serve with several workers until a signal arrives; returns the exit code."""
     stopping = asyncio.Event()
     install_signals(asyncio.get_running_loop(), stopping.set)
     with contextlib.ExitStack() as cleanup:
@@ -73,7 +73,7 @@ async def supervise(
         try:
             return await _run(supervisor, stopping, lambda: announce(settled[0].ready_line()))
         except WorkerFailed as failure:
-            # A worker that failed for a reason the user can act on has reported it already.
+            # A worker that failed for a reason the user can correct has already reported it.
             if failure.exit_code < EXIT_CONFIG:
                 return report(BusError(str(failure)))
             return failure.exit_code
@@ -102,8 +102,8 @@ async def _run(supervisor: Supervisor, stopping: asyncio.Event, ready: Callable[
 def prepare(
     configuration: Configuration, cleanup: contextlib.ExitStack
 ) -> tuple[ServeSettings, Callable[[int], Membership], Callable[[], Endpoints]]:
-    """What the workers share: settings with real ports, the way to each one's place, and what
-    is done when all of them have found their stores in order."""
+    """What the workers share: settings with actual ports, how to reach each worker, and what is
+    done when all of them have found their stores in order."""
     settings = configuration.settings
     clock = SystemClock()
     if settings.stores < settings.workers:
@@ -156,7 +156,7 @@ def prepare(
 def check_catalog(
     file: Path, settings: ServeSettings, clock: Clock, encrypted: SealedCatalog | None = None
 ) -> None:
-    """Refuse what can be seen before any store is opened, once instead of by every worker."""
+    """Refuse what can be detected before any store is opened, once instead of in every worker."""
     if not settings.memory:
         refuse_lost_catalog(file, settings)
     with contextlib.closing(open_catalog(file, settings, clock, encrypted)) as catalog:
@@ -165,7 +165,7 @@ def check_catalog(
 
 
 def _reserve_ports(settings: ServeSettings, cleanup: contextlib.ExitStack) -> dict[str, int]:
-    """Hold the ports for as long as the server runs; port 0 is settled here."""
+    """Hold the ports while the server runs; port 0 is replaced by an actual one."""
     numbers: dict[str, int] = {}
     for flag, port in wanted_ports(settings).items():
         sockets = reserve(settings.host, port, flag)

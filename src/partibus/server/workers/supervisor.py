@@ -1,9 +1,9 @@
 """The workers of a server, kept alive.
 
-Owns their lives and nothing of their work: all are started and awaited before the server counts
-as ready, one that dies or hangs is started again while the others go on, one that keeps dying
-ends the whole server with a reason, and a stop waits for all. No message ever passes through
-here. Called by `supervision`, which prepares what the workers share.
+Owns their processes and nothing of their work: all are started and awaited before the server counts
+as ready, one that dies or hangs is restarted while the others go on, one that keeps dying ends the
+whole server with a reason, and a stop waits for all. No message ever passes through here. Called by
+`supervision`, which prepares what the workers share.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from partibus.server.workers.restarts import DEATHS_MAX, DEATHS_WINDOW_S, Restar
 from partibus.server.workers.watchdog import Watchdog
 
 STOP_S_MAX: Final = 60.0
-"""A worker flushes for at most 30 s and says goodbye for 5; then it hangs and is killed."""
+"""A worker flushes for at most 30 s and closes connections for 5; after that it is killed."""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Process(Protocol):
 
 
 class WorkerFailed(Exception):
-    """A worker cannot be had; `exit_code` is what the whole server should end with."""
+    """A worker cannot be started; `exit_code` is that of the whole server."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -65,7 +65,7 @@ class Supervisor:
         self._launch = launch
         self._now_s = now_s
         self._settle = settle
-        """Called once, when every worker has found its stores as they must be."""
+        """Called once, when every worker has found its stores in order."""
         self._sleep = sleep
         self._watchdog = watchdog
         self._processes: dict[int, Process] = {}
@@ -73,13 +73,14 @@ class Supervisor:
         self._keepers: list[asyncio.Task[None]] = []
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._hanging: set[int] = set()
-        """Workers that were ended while they started."""
+        """Workers that were killed during their start."""
         self._is_stopping = False
 
     async def start(self) -> None:
         """Start all and return when all serve; WorkerFailed when one cannot.
 
-        No worker goes on, and nothing is written, before all have checked their stores."""
+        No worker continues, and nothing is written, before all have checked their stores.
+        """
         await asyncio.gather(*(self._begin(number) for number in self._numbers))
         await self._for_all(self._await_checked)
         self._settle()
@@ -88,7 +89,7 @@ class Supervisor:
             self._keepers.append(asyncio.create_task(self._keep(number)))
 
     async def _for_all(self, step: Callable[[int], Awaitable[None]]) -> None:
-        """Have all workers do a step of the start; the first that cannot is the reason to end."""
+        """Have all workers do a step of the start; the first failure ends the server."""
         ends = await asyncio.gather(*map(step, self._numbers), return_exceptions=True)
         for end in ends:
             if end is not None:
@@ -106,7 +107,8 @@ class Supervisor:
             self._processes[number].go()
 
     async def _watched(self, number: int, answer: Coroutine[Any, Any, bool]) -> bool:
-        """What a starting worker answers; False when it has ended, or was ended for it hung."""
+        """The answer of a starting worker; False when it has ended, or was killed because it
+        hung."""
         process = self._processes[number]
         if self._watchdog is None:
             return await answer
@@ -124,7 +126,7 @@ class Supervisor:
             watch.cancel()
 
     async def _replace_hanging(self, number: int) -> None:
-        """Start a worker again that hung in the first start; any other end is the server's."""
+        """Restart a worker that hung in the first start; any other end stops the server."""
         code = await self._processes[number].wait()
         pause_s = self._policies[number].pause_s(self._now_s())
         if number not in self._hanging or pause_s is None:
@@ -134,13 +136,13 @@ class Supervisor:
         await self._begin(number)
 
     async def watch(self) -> None:
-        """Keep the workers alive; ends by WorkerFailed, or when `stop` was called."""
+        """Keep the workers alive; ends with WorkerFailed, or when `stop` was called."""
         await asyncio.gather(*self._keepers)
 
     async def stop(self) -> None:
-        """Have all stop cleanly, and end those that do not."""
+        """Stop all cleanly, and kill those that do not stop."""
         self._is_stopping = True
-        # A stopping worker may be busy with its stores for longer than a hanging one is borne.
+        # A stopping worker may be busy with its stores for longer than the limit for a hang.
         for watch in self._watches.values():
             watch.cancel()
         for process in self._processes.values():
@@ -149,7 +151,7 @@ class Supervisor:
         if ends:
             _, late = await asyncio.wait(ends, timeout=STOP_S_MAX)
             if late:
-                log.error("%d workers did not stop in time and are ended", len(late))
+                log.error("%d workers did not stop in time and are killed", len(late))
                 for process in self._processes.values():
                     process.kill()
                 await asyncio.wait(late)
@@ -165,7 +167,7 @@ class Supervisor:
         log.info("worker %d runs as process %d", number, process.pid)
 
     async def _end_of(self, number: int, process: Process) -> int:
-        """The exit code of a worker, which is ended when it hangs; not while it stops."""
+        """The exit code of a worker, which is killed if it hangs; not while it stops."""
         if self._watchdog is None:
             return await process.wait()
         watch = asyncio.create_task(self._watchdog.watch(number, process))
@@ -179,7 +181,7 @@ class Supervisor:
         return self._is_stopping
 
     async def _keep(self, number: int) -> None:
-        """Start a worker again whenever it ends."""
+        """Restart a worker whenever it ends."""
         while True:
             code = await self._end_of(number, self._processes[number])
             if self._must_stop():

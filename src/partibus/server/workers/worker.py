@@ -1,9 +1,8 @@
 """One worker: a full node as a child of the supervisor.
 
-Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
-checked its stores, continues when all workers have, says when it is ready and until then
-that it gets on, answers pings,
-and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker
+Owns the life of that process: it reads its assignment from stdin, reports on stdout when it has
+checked its stores, continues when all workers have, reports progress until it is ready, answers
+pings, and stops on SIGTERM or when stdin ends, which means that the supervisor has died: no worker
 outlives it. Run as `python -m partibus.server.workers.worker`, by the supervisor only.
 """
 
@@ -34,7 +33,7 @@ log = logging.getLogger("partibus.server.workers.worker")
 
 def main() -> int:
     """Serve until asked to stop; returns the exit code."""
-    # Ctrl-C goes to the whole group; the supervisor decides what becomes of it.
+    # Ctrl-C goes to the whole process group; the supervisor decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = sys.stdin.buffer.readline()
     if not line:
@@ -79,13 +78,13 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     await stopping.wait()
     await service.stop()
     if orphaned.is_set():
-        # Nobody else is left to do it; the other workers are stopping as well.
+        # The supervisor cannot do it; the other workers are stopping as well.
         shutil.rmtree(membership.runtime, ignore_errors=True)
     log.info("stopped")
 
 
 async def _pass(going: asyncio.Event, stopping: asyncio.Event) -> None:
-    """Go on when the stores of all workers were found in order, and the catalog is settled."""
+    """Continue when the stores of all workers are in order and the catalog is ready."""
     _say(process.CHECKED_WORD + b"\n")
     waits = [asyncio.create_task(event.wait()) for event in (going, stopping)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -102,8 +101,8 @@ def _on_stdin(
     going: asyncio.Event,
     supervisor: SupervisorHeard,
 ) -> None:
-    """What the supervisor writes: that all may go on, and pings, which are answered from the loop
-    itself; the end of the pipe is its end."""
+    """Handle the supervisor's lines: permission to continue, and pings, which are answered from the
+    loop itself; the end of the pipe is the supervisor's end."""
     words = os.read(sys.stdin.fileno(), 1024)
     if process.GO_WORD in words:
         going.set()

@@ -1,8 +1,8 @@
 """What all simulated clients share: a connection, patience, and a place in the ledger.
 
-Owns the life of a client: it connects to some worker, does what it does until something goes
-wrong, waits a while and connects again, as programs with an SDK do. Behaviours are subclasses with
-a `behave`; they speak through the project's own client, byte for byte.
+Owns the life of a client: it connects to some worker, works until something goes wrong, waits a
+while and connects again, as programs with an SDK do. Behaviours are subclasses with a `behave`;
+they use the project's own client, byte for byte.
 """
 
 import asyncio
@@ -30,43 +30,43 @@ PATIENCE_S = 20.0
 """How long an operation may take before a client gives up on its connection."""
 RETRY_S = 0.1
 RETRY_S_MAX = 3.0
-"""Who cannot connect waits twice as long each time, up to this."""
+"""After each failed attempt to connect the wait doubles, up to this."""
 UNCERTAIN = ("com.microsoft:timeout", "amqp:internal-error", "com.microsoft:operation-cancelled")
-"""Refusals that do not say that nothing was done."""
+"""Refusals that do not guarantee that nothing was done."""
 Troubles = (RemoteError, OSError, TimeoutError)
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """What a client has around it."""
+    """The environment of a client."""
 
     world: World
     net: Net
     ledger: Ledger
     fronts: list[str]
-    """The processes that take connections of clients."""
+    """The processes that accept connections of clients."""
     entities: dict[str, list[str]]
-    """By what may be sent to, the places where each message comes out."""
+    """By entity sent to, the places where each message comes out."""
     lock_us: int
     clocks_jump: bool
     revokes_sessions: bool
-    """Whether the bus may take a session back: it does when it cannot read a message."""
+    """Whether the bus may take a session away: it does when it cannot read a message."""
     sets_aside: bool
-    """Whether the bus may set a message aside until its process starts again: it does when it
-    reads other bytes than it wrote."""
+    """Whether the bus may set a message aside until its process restarts: it does when it reads
+    other bytes than it wrote."""
     keeps_time: bool
-    """Whether the bus writes a message at the time when it chose to hand it out."""
+    """Whether the bus writes a message at the time at which it decides to deliver it."""
     submit: Callable[[int, Command], None]
-    """Hands a command to the worker that runs a fragment, if it is up."""
+    """Submits a command to the worker that runs a fragment, if it is up."""
     homes: dict[str, list[int]]
     """The fragments of each entity."""
     session_senders: list[str] = field(default_factory=list)
-    """The names of those who send in sessions, which begin the names of sessions."""
+    """The names of session senders, which are prefixes of session names."""
     is_over: bool = False
-    """The run is being brought to its end: begin nothing more."""
+    """The run is about to end: start nothing more."""
 
     def locked_us(self, payload: bytes, _: int) -> int:
-        """When a message was locked, by its own account; 0 where the clocks cannot be trusted."""
+        """When a message was locked, by its own timestamps; 0 if the clocks cannot be trusted."""
         until_ms = IncomingMessage(payload).locked_until_ms
         if until_ms is None or self.clocks_jump:
             return 0
@@ -74,17 +74,17 @@ class Surroundings:
 
     @property
     def known_places(self) -> list[str]:
-        """Where messages come out, but for those that are received in sessions."""
+        """Where messages come out, except those received in sessions."""
         places = [place for found in self.entities.values() for place in found]
         return [place for place in dict.fromkeys(places) if place != "sessions"]
 
 
 class SimulatedClient:
-    """One program."""
+    """One simulated program."""
 
     kind = "client"
     is_leaving = False
-    """It has something to do yet before a run may end."""
+    """It has something left to do before a run may end."""
 
     def __init__(self, around: Surroundings, number: int) -> None:
         self.around = around
@@ -96,7 +96,7 @@ class SimulatedClient:
         self.unanswered = 0
         """Sends whose answer it awaits: until then the bus may still store what was sent."""
         self._tries = 0
-        """How often it could not connect, since it last could."""
+        """Failed attempts to connect since the last success."""
 
     async def live(self) -> None:
         """Work until the end of the run."""
@@ -137,13 +137,13 @@ class SimulatedClient:
     # --- parts of behaviours ------------------------------------------------------------------
 
     async def think(self, seconds: float = 0.02) -> None:
-        """Do something else for a while."""
+        """Pause for a while."""
         await asyncio.sleep(self.chance.random() * seconds)
 
     async def receiver(
         self, bus: BusClient, path: str, place: str, watched: "WatchedReceiver | None" = None
     ) -> "WatchedReceiver":
-        """A receiver with locks whose messages are noted as they arrive."""
+        """A receiver with locks whose messages are recorded as they arrive."""
         owner = watched or WatchedReceiver(self, bus, place, self.chance.choice((0, 1, 20)))
         owner.takes_dead_letters = path != place
         async with asyncio.timeout(PATIENCE_S):
@@ -188,7 +188,7 @@ class SimulatedClient:
             self.unanswered -= 1
 
     async def post(self, sender: Sender, letter: Letter, payload: bytes) -> bool:
-        """Send and wait for the answer; whether the bus took it."""
+        """Send and wait for the answer; returns whether the bus accepted it."""
         try:
             async with self.answer():
                 await sender.send(payload)
@@ -202,7 +202,7 @@ class SimulatedClient:
 
 
 class WatchedReceiver(Receiver):
-    """Tells the ledger of every message when its bytes arrive, whoever looks at it later."""
+    """Reports every message to the ledger when its bytes arrive, whoever handles it later."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class WatchedReceiver(Receiver):
     ) -> None:
         super().__init__(bus.flush, prefetch)
         self.deletes = False
-        """Whether what is handed out is gone (receive and delete)."""
+        """Whether delivered messages are gone (receive and delete)."""
         self.takes_dead_letters = False
         self.filters = filters
         self.attach_properties = attach_properties
@@ -238,5 +238,5 @@ class WatchedReceiver(Receiver):
         super().take(event)
 
     def letter(self, message: ReceivedMessage) -> tuple[Letter, Copy]:
-        """What a message is to the ledger."""
+        """The ledger's letter of a message."""
         return self._letters[message.delivery_id]

@@ -1,9 +1,9 @@
-"""A reader with cursors, as Spark's source has them: it reads along and takes nothing away.
+"""A reader with cursors, like Spark's source: it reads and removes nothing.
 
-Owns what a cursor promises: from where it stands on, everything that was accepted is read, in
-order, once and the same every time, whatever receivers make of it meanwhile. A batch is a range of
-numbers; the cursor is moved behind it when the batch is done, and a batch whose end is not known is
-read again.
+Owns the guarantees of a cursor: from its position on, everything that was accepted is read, in
+order, once and identically every time, whatever receivers do meanwhile. A batch is a range of
+numbers; the cursor is moved behind it when the batch is done, and a batch with an unknown outcome
+is read again.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from partibus.simulation.world import Violation
 
 PLACE = "plain"
 RETAIN_MS = 1 << 40
-"""Nothing is given up for its age, whatever the clocks do."""
+"""Nothing is discarded by age, whatever the clocks do."""
 MESSAGES_MAX = 20
 
 
@@ -40,7 +40,7 @@ class Progress:
 
 
 class CursorClient(PipelineClient):
-    """Reads all that arrives at a queue from some moment on."""
+    """Reads everything that arrives at a queue from some time on."""
 
     kind = "cursor-reader"
 
@@ -56,7 +56,7 @@ class CursorClient(PipelineClient):
         await self._advance(self.chance.choice(self._progress))
 
     async def _begin(self, home: int) -> Progress:
-        """A cursor behind all that is there."""
+        """Place a cursor behind everything that is there."""
         return Progress(home, await self._place(home, MANY))
 
     async def _place(self, home: int, position: int) -> int:
@@ -107,7 +107,7 @@ class CursorClient(PipelineClient):
         return found
 
     async def leave(self) -> None:
-        """Read what is there to its end, see that nothing is missing, and drop the cursors."""
+        """Read to the end, check that nothing is missing, and drop the cursors."""
         if not self._progress:
             return
         until_us = self.world.now_us

@@ -1,7 +1,7 @@
-"""The end of a run: everything that is left is received and completed, wherever it is.
+"""The end of a run: everything left is received and completed, wherever it is.
 
-Owns the receivers that empty every subqueue of every entity, deferred messages included, and the
-question whether anything is left, which it asks the machines themselves.
+Owns the receivers that empty every subqueue of every entity, including deferred messages, and the
+check whether anything is left, made on the machines themselves.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ UNDELIVERED = (
 
 
 class DrainingClient(ReceivingClient):
-    """Receives from one place for ever, and completes everything."""
+    """Receives from one place forever, and completes everything."""
 
     kind = "drain"
     place = ""
@@ -65,7 +65,7 @@ class DrainingSessions(ReceivingClient):
 
 
 class DrainingDeferred(DeferringClient):
-    """Looks for deferred messages and takes them."""
+    """Looks for deferred messages and receives them."""
 
     kind = "drain-deferred"
 
@@ -84,18 +84,18 @@ class DrainingDeferred(DeferringClient):
 
 
 def _going_on(around: Surroundings) -> Surroundings:
-    """The same world, in which this client does not stop."""
+    """The same environment, in which this client does not stop."""
     return replace(around, is_over=False)
 
 
 class Drain:
-    """Everybody who empties the bus."""
+    """All clients that empty the bus."""
 
     def __init__(self, around: Surroundings, processes: Sequence[ServerProcess]) -> None:
         self._around = around
         self._processes = processes
         self.unserved: Callable[[], str] = str
-        """What nobody serves; empty when everything is served."""
+        """What is not served; empty when everything is served."""
         self._clients: list[SimulatedClient] = []
 
     def begin(self, loop: SimulatedLoop) -> None:
@@ -103,7 +103,7 @@ class Drain:
         pairs = [("sessions", "sessions/$deadletterqueue")]
         for place in self._around.known_places:
             pairs += [(place, place), (place, f"{place}/$deadletterqueue")]
-        pairs += UNDELIVERED  # what could not be read on its way is left there
+        pairs += UNDELIVERED  # messages that could not be read are left there
         for number, (place, path) in enumerate(pairs, 1000):
             client = DrainingClient(self._around, number)
             client.place, client.path = place, path
@@ -114,13 +114,13 @@ class Drain:
             loop.create_task(each.live())
 
     def end(self) -> None:
-        """Have nobody connect again."""
+        """Prevent further connections."""
         for each in self._clients:
             each.around.is_over = True
 
     @property
     def violation(self) -> Violation | None:
-        """What one of them has found."""
+        """A violation that one of them has found."""
         return next((c.violation for c in self._clients if c.violation is not None), None)
 
     def is_empty(self) -> bool:

@@ -1,7 +1,7 @@
 """Clients that receive in sessions: a named one, or the next that is free.
 
-Owns the holding of a session, from the attach that the bus grants until the client gives it up or
-loses it, as the ledger has to know it.
+Owns the hold of a session, from the attach that the bus grants until the client gives it up or
+loses it, as the ledger must know it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class SessionClient(ReceivingClient):
             receiver.give_up()
 
     async def _look_after(self, management: Management, session: str) -> None:
-        """Renew the lock, or read or write the state; without the lock nothing is done."""
+        """Renew the lock, or read or write the state; nothing without the lock."""
         roll = self.chance.random()
         states = self.ledger.states.setdefault(session, [None])
         try:
@@ -74,7 +74,7 @@ class SessionClient(ReceivingClient):
 
 
 class SessionRival(SessionClient):
-    """Asks for sessions that somebody else has, as a program does that was started twice."""
+    """Asks for sessions that others hold, like a program that was started twice."""
 
     kind = "session-rival"
 
@@ -114,7 +114,7 @@ class SessionReceiver(WatchedReceiver):
         self._holder.connection = transport.connection
 
     def give_up(self) -> None:
-        """From now on somebody else may have the session."""
+        """From now on another client may have the session."""
         if self._holder is not None:
             now_us = self._owner.world.now_us
             self._holder.until_us = min(self._holder.until_us, now_us)

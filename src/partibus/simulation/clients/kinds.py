@@ -1,7 +1,7 @@
 """Every behaviour by its name, as plans draw them.
 
-Owns the table alone: a new behaviour is a class with a `kind` of its own, listed here, and a word
-in `plan.CLIENTS` when it is to be drawn.
+Owns only the table: a new behaviour is a class with its own `kind`, listed here, and an entry in
+`plan.CLIENTS` if plans should draw it.
 """
 
 from partibus.simulation.clients.client import SimulatedClient

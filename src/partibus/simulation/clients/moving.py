@@ -1,7 +1,7 @@
 """Clients that move messages from one queue to another in transactions.
 
-Owns what the ledger is told of each: committed, rolled back, or in doubt, when the discharge was
-not answered; and those who feed the queue that is moved from.
+Owns what is reported to the ledger: committed, rolled back, or in doubt, when the discharge was not
+answered; and the clients that feed the source queue.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from partibus.simulation.ledger import Move as LedgerMove
 
 
 class OpenBus:
-    """What transactions need of a bus: a connection that may do everything already."""
+    """What transactions need of a bus: a connection with all rights."""
 
     def __init__(self, client: BusClient) -> None:
         self.client = client
@@ -30,7 +30,7 @@ class OpenBus:
 
 
 class HesitatingLinks(TransactedLinks):
-    """Thinks between the work of a transaction and its end, and does the work in any order."""
+    """Pauses between the work of a transaction and its end, and does the work in any order."""
 
     hesitate: Callable[[], Awaitable[None]]
     sends_first: Callable[[], bool]
@@ -90,16 +90,16 @@ class MovingClient(SimulatedClient):
             await self.think()
 
     async def _hesitate(self) -> None:
-        """Sometimes for so long that its locks are lost before it goes on."""
+        """Sometimes for so long that its locks are lost before it continues."""
         if self.chance.random() < 0.2:
             await asyncio.sleep(2 * self.chance.random() * self.around.lock_us / 1_000_000)
 
     def _note(self, message: ReceivedMessage) -> tuple[Letter, Copy]:
-        # The bytes came a moment ago at the latest: an older time is never too strict.
+        # The bytes arrived just now at the latest: an older time is never too strict.
         return self.ledger.arrived("moves-in", message.payload, 0)
 
     def _close(self, move: Move, line: LedgerMove, letter: Letter, copy: Copy) -> None:
-        """What became of a transaction; one that was never discharged has not happened."""
+        """Record the outcome of a transaction; one that was never discharged has not happened."""
         if move.fate is Fate.COMMITTED:
             line.fate = "committed"
             self.ledger.done(letter, copy)
@@ -114,11 +114,11 @@ class MovingClient(SimulatedClient):
 
 
 class FeedingClient(SendingClient):
-    """Sends what is to be moved."""
+    """Sends the messages that are moved."""
 
     kind = "feeder"
     entities = ("moves-in",)
 
     async def think(self, seconds: float = 0.2) -> None:
-        """Longer than others: who moves a message takes its time."""
+        """Longer than others: moving a message takes time."""
         await super().think(seconds)

@@ -1,9 +1,9 @@
 """Pipelines: a writer that stages and publishes batches, and readers that claim messages.
 
-Owns what Spark's sink and source ask of the bus, and how they ask again when no answer comes: a
-batch is published until the bus says that it is, or was before; a claim that was read is
-settled. Arrow Flight is not simulated: a request reaches the worker that runs the fragment
-after a while, and its answer comes back after another, unless that worker has died meanwhile.
+Owns the requests of Spark's sink and source, and their retries when no answer comes: a batch is
+published until the bus confirms it, now or from before; a claim that was read is settled. Arrow
+Flight is not simulated: a request reaches the worker of the fragment after a delay, and its answer
+comes back after another, unless that worker has died meanwhile.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Reply:
-    """Takes the one answer of a request, whatever its kind."""
+    """Receives the one answer of a request, whatever its kind."""
 
     def __init__(self, answer: Callable[[object], None]) -> None:
         self._answer = answer
@@ -80,7 +80,7 @@ class Reply:
 
 
 class PipelineClient(SimulatedClient):
-    """Asks fragments by themselves, as the bulk path does."""
+    """Sends commands to fragments directly, as the bulk path does."""
 
     async def live(self) -> None:
         self.is_leaving = True
@@ -98,11 +98,11 @@ class PipelineClient(SimulatedClient):
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Keep nothing."""
+        """Release everything."""
         raise NotImplementedError
 
     async def ask(self, fragment_id: int, kind: type[T], make: Callable[[Reply], Command]) -> T:
-        """The answer; a BusError when it is one, TimeoutError when none comes."""
+        """The answer; raises a BusError, or TimeoutError when none comes."""
         net, future = self.around.net, asyncio.get_running_loop().create_future()
 
         def resolve(value: object) -> None:
@@ -121,16 +121,17 @@ class PipelineClient(SimulatedClient):
         return value
 
     async def insist(self, fragment_id: int, kind: type[T], make: Callable[[Reply], Command]) -> T:
-        """Ask until there is an answer that says more than to ask again."""
+        """Repeat until the answer is something other than to retry."""
         while True:
             try:
                 return await self.ask(fragment_id, kind, make)
-            except (TimeoutError, TransientError, StoreCorrupt):  # what is read again may be sound
+            except (TimeoutError, TransientError, StoreCorrupt):  # what is read again may be intact
                 await asyncio.sleep(0.05 + self.chance.random() * 0.3)
 
 
 class StagingClient(PipelineClient):
-    """Writes batches: each is staged in chunks and published once, however often it is asked."""
+    """Writes batches: each is staged in chunks and published once, however often it is
+    requested."""
 
     kind = "stager"
     _batch = 0
@@ -147,7 +148,7 @@ class StagingClient(PipelineClient):
             await self._publish(home, letters)
 
     async def _stage(self, home: int) -> list[Letter] | None:
-        """The messages of a batch; None when a part failed, and then none of them may come."""
+        """The messages of a batch; None when a part failed, and then none of them may appear."""
         letters: list[Letter] = []
         for chunk in range(self.chance.randrange(1, 4)):
             some = [self.write("target") for _ in range(self.chance.randrange(1, 4))]
@@ -196,7 +197,7 @@ class StagingClient(PipelineClient):
 
 
 class ClaimingClient(PipelineClient):
-    """Reads batches: claims some messages, looks at them, and settles the claim."""
+    """Reads batches: claims some messages, reads them, and settles the claim."""
 
     kind = "claimer"
     _start = 0
@@ -247,7 +248,7 @@ class ClaimingClient(PipelineClient):
 
 
 class ClaimFeedingClient(SendingClient):
-    """Sends what is to be claimed."""
+    """Sends the messages that are claimed."""
 
     kind = "claim-feeder"
     entities = ("claims-in",)

@@ -1,7 +1,7 @@
-"""Clients that receive: with prefetch or on demand, settling in every way there is.
+"""Clients that receive: with prefetch or on demand, with every kind of settlement.
 
-Owns what a receiver does with a message, and what the ledger is told of it: a settlement that was
-asked for and not answered leaves the message in doubt. Sessions are `in_sessions`' business.
+Owns what a receiver does with a message, and what is reported to the ledger: a settlement that was
+requested and not answered leaves the message in doubt. Sessions are in `in_sessions`.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ReceivingClient(SimulatedClient):
         await receiver.close()
 
     async def some(self, receiver: WatchedReceiver) -> list[ReceivedMessage]:
-        """What comes within a while; credit that is not used is drained, or stays."""
+        """What arrives within a while; unused credit is drained, or stays."""
         count = self.chance.randrange(1, 6)
         try:
             async with asyncio.timeout(0.05 + self.chance.random()):
@@ -66,7 +66,7 @@ class ReceivingClient(SimulatedClient):
             return []
 
     async def settle_somehow(self, receiver: WatchedReceiver, message: ReceivedMessage) -> None:
-        """Complete, abandon, dead-letter, or forget about it."""
+        """Complete, abandon, dead-letter, or do nothing."""
         roll = self.chance.random()
         if roll < 0.02:
             await asyncio.sleep(self.chance.random() * 2 * self.around.lock_us / 1_000_000)
@@ -93,7 +93,7 @@ class ReceivingClient(SimulatedClient):
     async def propose(
         self, receiver: WatchedReceiver, message: ReceivedMessage, outcome: bytes
     ) -> bool:
-        """Ask for an outcome; whether the bus agreed. In doubt it raises."""
+        """Request an outcome; returns whether the bus agreed. Raises when in doubt."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await receiver.settle([message], outcome)
@@ -105,18 +105,18 @@ class ReceivingClient(SimulatedClient):
 
 
 class SlowClient(ReceivingClient):
-    """Comes so seldom that some messages have expired by then."""
+    """Receives so rarely that some messages have expired by then."""
 
     kind = "slow-receiver"
     places = ("mortal",)
 
     async def think(self, seconds: float = 0.0) -> None:
-        """For longer than a message lives, at times."""
+        """Sometimes for longer than the time to live."""
         await super().think(1.5 * LIFE_MS / 1000)
 
 
 class DeletingClient(ReceivingClient):
-    """Receives and deletes: what is handed out is gone, and never comes twice."""
+    """Receives and deletes: what is delivered is gone, and never comes twice."""
 
     kind = "deleter"
 
@@ -174,7 +174,7 @@ class TokenClient(ReceivingClient):
 
 
 class DeferringClient(ReceivingClient):
-    """Defers messages, and takes them later by their numbers."""
+    """Defers messages, and receives them later by their numbers."""
 
     kind = "deferrer"
     places = ("plain",)

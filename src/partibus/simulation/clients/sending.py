@@ -1,7 +1,7 @@
-"""Clients that send: to queues and topics, in sessions, later, and again when in doubt.
+"""Clients that send: to queues and topics, in sessions, scheduled, and again when in doubt.
 
-Owns what the ledger is told of a send: accepted, refused, or nothing when no answer came. Each
-message is new, but for those who rely on duplicate detection.
+Owns what is reported to the ledger: accepted, refused, or nothing when no answer came. Each message
+is new, except from clients that rely on duplicate detection.
 """
 
 from partibus.client.connection import BusClient
@@ -45,14 +45,14 @@ class PublishingClient(SendingClient):
 
 
 class ForwardedClient(SendingClient):
-    """Sends to a queue whose messages go on to another."""
+    """Sends to a queue whose messages are forwarded to another."""
 
     kind = "forwarded"
     entities = ("hop",)
 
 
 class MortalClient(SendingClient):
-    """Sends to a queue whose messages are dead letters when nobody takes them in time."""
+    """Sends to a queue whose messages are dead-lettered if not received in time."""
 
     kind = "mortal-sender"
     entities = ("mortal",)
@@ -64,7 +64,7 @@ class MortalClient(SendingClient):
 
 
 class FleetingClient(SendingClient):
-    """Sends to a queue whose messages may be lost on their way out, by the receiver's choice."""
+    """Sends to a queue whose receiver chose a mode in which messages may be lost in transit."""
 
     kind = "fleeting-sender"
     entities = ("fleeting",)
@@ -77,7 +77,7 @@ class FleetingClient(SendingClient):
 
 
 class BatchingClient(SimulatedClient):
-    """Sends batches, which are taken or refused as one."""
+    """Sends batches, which are accepted or refused as a whole."""
 
     kind = "batcher"
 
@@ -116,7 +116,7 @@ class SessionSendingClient(SimulatedClient):
 
 
 class RepeatingClient(SimulatedClient):
-    """Sends each message until it is confirmed, some of them once more much later, and relies on
+    """Sends each message until it is confirmed, some of them again much later, and relies on
     duplicate detection."""
 
     kind = "repeater"
@@ -128,7 +128,7 @@ class RepeatingClient(SimulatedClient):
 
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("dups")
-        if self._sent:  # it has lost its connection, and its place in what it was doing
+        if self._sent:  # it has lost its connection, and its position in its work
             async with self.answer():
                 await sender.send(self.message(self._sent[-1]).encode())
         while not self.around.is_over or self._open is not None:
@@ -147,7 +147,7 @@ class RepeatingClient(SimulatedClient):
 
 
 class SchedulingClient(SimulatedClient):
-    """Schedules messages, and takes some of them back."""
+    """Schedules messages, and cancels some of them."""
 
     kind = "scheduler"
 

@@ -1,7 +1,7 @@
-"""A cluster for a run: its databases, its nodes, and what breaks and checks them.
+"""A cluster for a run: its databases, its nodes, their faults and checks.
 
-Owns the wiring of the parts of this package for `run`, which loads it for plans with nodes alone:
-it needs the driver of PostgreSQL, whose errors the stores know.
+Owns the wiring of the parts of this package for `run`, which loads it only for plans with nodes: it
+needs the driver of PostgreSQL, whose errors the stores use.
 """
 
 from functools import partial
@@ -30,13 +30,13 @@ class SimulatedCluster:
         self.nodes = [SimulatedNode(self._cluster, number) for number in range(plan.nodes)]
         self.injector = ClusterInjector(world, net, plan, self.nodes, self._cluster)
         self.check = partial(check_writers, self._cluster, self.nodes)
-        """Raises when a node believes what its database does not know."""
+        """Raises when a node assumes something that its database does not confirm."""
         self.unserved = partial(unserved, self._cluster, self.nodes)
-        """What nobody serves, in words."""
+        """What is not served, as text."""
 
     @property
     def stand_ins(self) -> list[tuple[Any, str, Any]]:
-        """What the product's modules know in the place of a driver."""
+        """Replacements for the driver in the product's modules."""
         cluster = self._cluster
         return [
             *store_stand_ins(cluster.servers, cluster.threads),

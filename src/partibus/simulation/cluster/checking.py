@@ -1,6 +1,6 @@
-"""What must hold of a cluster, whoever asks: one writer of each lane, and everything served.
+"""Invariants of a cluster: one writer of each lane, and everything served.
 
-Owns the look at the databases and at the nodes together, between two steps. It changes nothing.
+Owns the checks of databases and nodes together, between two steps. It must never change anything.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from partibus.store.postgres.store import PostgresStore
 
 
 def check_writers(cluster: Cluster, nodes: Sequence[SimulatedNode]) -> None:
-    """What a node takes for durable in a lane is there, and was written by this node's epoch."""
+    """What a node considers durable in a lane is there, and was written by this node's epoch."""
     for node in nodes:
         for number, broker in node.brokers.items():
             store = broker.store

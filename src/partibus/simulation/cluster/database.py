@@ -1,9 +1,9 @@
 """A database server of a simulated cluster, and the connections to it.
 
-Owns when a statement is carried out and when its answer comes: both take time, a statement that was
-carried out may never be answered, and one that is on its way arrives though its sender stands still
-or is dead. A piece of work happens at one moment, as a transaction does; one that has to wait for a
-lock is tried again until its time is over. Knows no table: lanes and leases are its content.
+Owns when a statement is executed and when its answer comes: both take time, an executed statement
+may never be answered, and one in transit arrives even if its sender is paused or dead. A piece of
+work happens at one moment, like a transaction; one that has to wait for a lock is tried again until
+its time is up. Knows no tables: lanes and leases are its content.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from partibus.simulation.world import Violation, World
 
 WIRE_US_MIN = 40
 WIRE_US_MAX = 400
-"""How long a statement or an answer is under way."""
+"""How long a statement or an answer is in transit."""
 COMMIT_US = 300
 STATEMENT_US = 10_000_000
-"""A statement that could not be carried out by then is given up by the database."""
+"""A statement that could not be executed by then is aborted by the database."""
 ANSWER_US = 12_000_000
-"""Who has no answer by then takes the connection for lost."""
+"""Without an answer by then the connection is considered lost."""
 CONNECT_US = 2_000_000
 FORGOTTEN_US = 10_000_000
-"""So long after a process fell silent the database ends what it had under way."""
+"""How long after a process fell silent the database ends its statements."""
 LOCK_POLL_US = 5_000
 
 
 class MustWait(Exception):
-    """A lock is held by somebody else."""
+    """A lock is held by another connection."""
 
 
 class Server:
@@ -45,12 +45,12 @@ class Server:
         self.connections: dict[DatabaseConnection, None] = {}
         self.down_until_us = 0
         self.stalled_until_us = 0
-        """It takes statements and carries none out."""
+        """It accepts statements and executes none."""
         self.is_full = False
         self.cut_off: dict[str, int] = {}
         """Processes that cannot reach it, and until when."""
         self.lost_answers = 0
-        """So many of the next statements that change something are carried out and not answered."""
+        """How many of the next changing statements are executed and not answered."""
         self.commit_us = COMMIT_US
         self.clock_offset_ms = 0
         self._pids = 0
@@ -61,7 +61,7 @@ class Server:
         return self.world.now_us // 1000 + self.clock_offset_ms
 
     def delay_us(self) -> int:
-        """How long something is under way."""
+        """How long something is in transit."""
         return WIRE_US_MIN + int(self._chance.random() * WIRE_US_MAX)
 
     def service_us(self) -> int:
@@ -69,12 +69,12 @@ class Server:
         return int(self.commit_us * (0.5 + self._chance.random()))
 
     def is_cut_off(self, host: str) -> bool:
-        """Whether nothing of a process gets here."""
+        """Whether nothing from a process arrives here."""
         return self.cut_off.get(host, 0) > self.world.now_us
 
     @property
     def is_down(self) -> bool:
-        """Whether nobody is there."""
+        """Whether it is down."""
         return self.down_until_us > self.world.now_us
 
     def connect(self, host: str, purpose: str) -> "DatabaseConnection":
@@ -85,7 +85,7 @@ class Server:
     def accept(
         self, host: str, purpose: str, kind: "type[DatabaseConnection] | None" = None
     ) -> "DatabaseConnection":
-        """Let somebody in who has waited long enough."""
+        """Accept a connection that has waited long enough."""
         if self.is_cut_off(host) or self.is_down:
             raise psycopg.OperationalError(f"{self.name} does not take connections")
         self._pids += 1
@@ -96,33 +96,32 @@ class Server:
     # --- what goes wrong ----------------------------------------------------------------------
 
     def go_down(self, length_us: int) -> None:
-        """Lose every connection and what was under way on it; nothing that was carried out."""
+        """Lose every connection with its pending statements; nothing that was executed."""
         self.down_until_us = self.world.now_us + length_us
         for connection in list(self.connections):
             connection.break_off()
 
     def cut(self, host: str, length_us: int) -> None:
-        """Have nothing of a process arrive here, and it hear nothing."""
+        """Cut a process off, in both directions."""
         self.cut_off[host] = self.world.now_us + length_us
         for connection in list(self.connections):
             if connection.host == host:
                 connection.fall_silent()
 
     def hold(self, host: str, until_us: int) -> None:
-        """Have what a process has sent arrive late: it is in the memory of its machine, which
-        stands still."""
+        """Delay what a process has sent: it is in the memory of its machine, which is paused."""
         for connection in self.connections:
             if connection.host == host:
                 connection.held_until_us = until_us
 
     def process_died(self, host: str, is_silent: bool) -> None:
-        """Its connections end; with `is_silent` the database finds that out much later."""
+        """Its connections end; with `is_silent` the database notices that much later."""
         for connection in list(self.connections):
             if connection.host == host:
                 connection.was_left(is_silent)
 
     def heal(self) -> None:
-        """Nothing is wrong any more."""
+        """End all faults."""
         self.down_until_us = self.stalled_until_us = self.lost_answers = 0
         self.is_full = False
         self.cut_off.clear()
@@ -132,7 +131,7 @@ class Server:
 
 
 class Request:
-    """A statement under way."""
+    """A pending statement."""
 
     __slots__ = (
         "_waiting",
@@ -156,11 +155,11 @@ class Request:
         self._waiting: Fiber | asyncio.Future[Any] | None = None
 
     def wait_by(self, waiting: "Fiber | asyncio.Future[Any] | None") -> None:
-        """Who is to be told of the answer."""
+        """Set who is notified of the answer."""
         self._waiting = waiting
 
     def answer(self, result: object, error: Exception | None) -> None:
-        """It has arrived, or never will."""
+        """The answer has arrived, or never will."""
         if self.is_answered:
             return
         self.is_answered = True
@@ -172,21 +171,21 @@ class Request:
             waiting.get_loop().call_soon(_settle, waiting, result, error)
 
     def take(self) -> Any:
-        """The answer, or the error in its place."""
+        """The answer, or its error."""
         if self.error is not None:
             raise self.error
         return self.result
 
 
 class Info:
-    """What the driver knows of a connection."""
+    """The driver's information about a connection."""
 
     def __init__(self, backend_pid: int) -> None:
         self.backend_pid = backend_pid
 
 
 class DatabaseConnection:
-    """A connection of one process; its statements are carried out one after the other."""
+    """A connection of one process; its statements are executed one after the other."""
 
     def __init__(self, server: Server, host: str, purpose: str, pid: int) -> None:
         self.server = server
@@ -196,12 +195,12 @@ class DatabaseConnection:
         self.closed = False
         """As its owner sees it."""
         self.is_over = False
-        """As the database sees it: nothing more is carried out."""
+        """As the database sees it: nothing more is executed."""
         self.is_silent = False
         self.held_until_us = 0
-        """What was sent does not arrive before this."""
+        """What was sent arrives no earlier than this."""
         self.at_end: list[Callable[[], None]] = []
-        """What the database does when the connection ends: it lets go of locks."""
+        """What the database does when the connection ends: it releases locks."""
         self._arrives_us = 0
         self._answers_us = 0
         self._sent: deque[Request] = deque()
@@ -211,7 +210,7 @@ class DatabaseConnection:
     # --- the near end -------------------------------------------------------------------------
 
     def send(self, work: Callable[[], Any], *, changes: bool = False) -> Request:
-        """Have something done, without waiting for it."""
+        """Execute something, without waiting for it."""
         world = self.server.world
         if self.closed:
             raise psycopg.OperationalError("the connection is closed")
@@ -229,7 +228,7 @@ class DatabaseConnection:
     def call(
         self, work: Callable[[], Any], *, changes: bool = False, lock_us: int = STATEMENT_US
     ) -> Any:
-        """Have something done, and wait for the answer in a thread."""
+        """Execute something, and wait for the answer in a thread."""
         request = self.send(work, changes=changes)
         request.lock_until_us = self.server.world.now_us + lock_us
         self.wait(request)
@@ -244,7 +243,7 @@ class DatabaseConnection:
         return request.is_answered
 
     def close(self) -> None:
-        """Its owner lets go of it."""
+        """Its owner closes it."""
         if not self.closed:
             self.closed = True
             self._lost()
@@ -264,7 +263,7 @@ class DatabaseConnection:
     # --- the far end --------------------------------------------------------------------------
 
     def hasten(self) -> None:
-        """What is late arrives now."""
+        """Delayed statements arrive now."""
         self.held_until_us = 0
         for _ in self._arriving:
             self.server.world.after(self.server.delay_us(), self._arrive)
@@ -317,7 +316,7 @@ class DatabaseConnection:
     # --- the end ------------------------------------------------------------------------------
 
     def break_off(self) -> None:
-        """Lose what is under way; the near end learns of it in a moment."""
+        """Lose pending statements; the near end learns of it in a moment."""
         self._end()
         self.server.world.after(self.server.delay_us(), self._lost)
 
@@ -328,14 +327,14 @@ class DatabaseConnection:
         self.server.world.after(FORGOTTEN_US, self._end)
 
     def was_left(self, is_silent: bool) -> None:
-        """Its process is dead; what is on its way arrives."""
+        """Its process is dead; what is in transit still arrives."""
         self.closed = True
         self._sent.clear()
         delay_us = FORGOTTEN_US if is_silent else self.server.delay_us()
         self.server.world.at(max(self._arrives_us, self.server.world.now_us) + delay_us, self._end)
 
     def _end(self) -> None:
-        """The database is done with it."""
+        """The database has closed it."""
         if not self.is_over:
             self.is_over = True
             self.server.connections.pop(self, None)

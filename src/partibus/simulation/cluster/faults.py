@@ -1,7 +1,7 @@
-"""What goes wrong in a cluster: nodes, the databases under them, and the way between any two.
+"""Faults of a cluster: nodes, their databases, and the connections between any two.
 
-Owns the choice of what a fault hits and how hard, and the end of them all. Nodes that ended come
-back after a while, under a new number. Called by the run between two steps.
+Owns the choice of what a fault hits and how severely, and the end of all faults. Nodes that ended
+come back after a while, under a new number. Called by the run between two steps.
 """
 
 from random import Random
@@ -18,7 +18,7 @@ from partibus.simulation.world import World, stream
 LEASE_US = LEASE_MS * 1000
 BUSY_US = 150
 BUSY_TRIES = 300
-"""How often, and how many times, it is looked whether a node waits for a database."""
+"""How often, and how many times, to check whether a node waits for a database."""
 
 
 class ClusterInjector(Injecting):
@@ -53,7 +53,7 @@ class ClusterInjector(Injecting):
             node.on_gone = self._gone
 
     def heal(self) -> None:
-        """End every fault; what is down comes up."""
+        """End every fault; start everything that is down."""
         self._is_over = True
         self._net.heal()
         for database in self._cluster.databases:
@@ -73,7 +73,7 @@ class ClusterInjector(Injecting):
         return chance.choice(found) if found else None
 
     def _gone(self, node: SimulatedNode) -> None:
-        """One that could not join, or left because it was told to."""
+        """One that could not join, or was told to leave."""
         self._come_back(node, stream(self._plan.seed, f"gone/{self._world.steps}"))
 
     def _come_back(self, node: SimulatedNode, chance: Random) -> None:
@@ -115,12 +115,12 @@ class ClusterInjector(Injecting):
         return self._hold(node, chance.randrange(10_000, LEASE_US), chance.random() < 0.5)
 
     def _pause_long(self, chance: Random) -> str | None:
-        """For longer than others wait for its lanes, with whatever it has under way."""
+        """For longer than others wait for its lanes, with whatever it has pending."""
         now_us = self._world.now_us
         up = [node for node in self._nodes if node.is_up]
         serving = [node for node in up if node.brokers and not node.is_stopping]
         if not serving or any(node.loop.paused_until_us > now_us for node in up):
-            return None  # somebody has to be there to take over
+            return None  # one node must be left to take over
         node = chance.choice(serving)
         length_us = LEASE_US + chance.randrange(chance.choice((LEASE_US, LEASE_US, 20_000_000)))
         is_whole_machine = chance.random() < 0.5
@@ -132,7 +132,7 @@ class ClusterInjector(Injecting):
     def _hold_busy(
         self, node: SimulatedNode, length_us: int, is_whole_machine: bool, tries: int
     ) -> None:
-        """Hold a node as soon as it waits for a database."""
+        """Pause a node as soon as it waits for a database."""
         if self._is_over or not node.is_up:
             return
         if tries and all(broker.is_at_rest for broker in node.brokers.values()):
@@ -142,7 +142,7 @@ class ClusterInjector(Injecting):
         self._world.note("fault", self._hold(node, length_us, is_whole_machine))
 
     def _hold(self, node: SimulatedNode, length_us: int, is_whole_machine: bool) -> str:
-        """Have a process stand still, or the machine with what it has sent in its memory."""
+        """Pause a process, or its machine with the data it has sent still in memory."""
         until_us = self._world.now_us + length_us
         if is_whole_machine:
             for database in self._cluster.databases:
@@ -155,8 +155,8 @@ class ClusterInjector(Injecting):
         return f"{what}{node.name} stands still for {length_us // 1000} ms"
 
     def _end_pause(self, node: SimulatedNode, until_us: int) -> None:
-        """A loop looks at its sockets first, and at its timers after that: what clients have sent
-        meanwhile is taken before anybody sees that the lease is over."""
+        """A loop checks its sockets first, and its timers after that: what clients have sent
+        meanwhile is handled before it notices that the lease has lapsed."""
         if node.is_up and node.loop.paused_until_us == until_us:
             self._go_on(node)
 
@@ -248,7 +248,7 @@ class ClusterInjector(Injecting):
         return f"{database.name} is down for {length_us // 1000} ms"
 
     def _fail_over(self, chance: Random) -> str | None:
-        """Another machine goes on with everything that was carried out, and a clock of its own."""
+        """Another machine continues with everything that was executed, and its own clock."""
         database = self._database(chance)
         length_us = chance.randrange(1_000_000, 20_000_000)
         database.go_down(length_us)

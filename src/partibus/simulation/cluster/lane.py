@@ -1,8 +1,8 @@
 """A lane in a simulated database: the statements of `store.postgres.lane`, carried out there.
 
 Owns the form in which each statement goes to the database: as one piece of work, which takes a
-round trip and may be lost before or after it was carried out. The store above it is the product's.
-Stands in for `Lane`, `StatementPipeline` and `Wakeup` while a world runs.
+round trip and may be lost before or after its execution. The store above it is the product's.
+Replaces `Lane`, `StatementPipeline` and `Wakeup` while a world runs.
 """
 
 import struct
@@ -41,15 +41,15 @@ class LaneServer(Server):
         super().__init__(world, threads, name)
         self.lanes: dict[int, LaneContent] = {}
         self.on_taken: Callable[[], None] = _nothing
-        """Called when a lane has another writer."""
+        """Called when a lane has a new writer."""
 
     def lane(self, number: int) -> LaneContent:
-        """The tables of a lane, which are made when they are first asked for."""
+        """The tables of a lane, created on first use."""
         return self.lanes.setdefault(number, LaneContent(number))
 
 
 class SimulatedLane(Lane):
-    """Keeps what `Lane` promises."""
+    """Keeps the contract of `Lane`."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class SimulatedLane(Lane):
             self._require(connection, partial(self._content.drop, self.epoch, key))
 
     def _require(self, connection: Connection, work: "partial[bool]") -> None:
-        """Do something that only the writer of the lane may do."""
+        """Execute something that only the writer of the lane may do."""
         if not _of(connection).call(work, changes=True):
             raise self.fenced()
 
@@ -244,7 +244,7 @@ class SimulatedLane(Lane):
         if not here.call(partial(content.hold, here, self.epoch)):
             raise self.fenced()
         written = WrittenCheckpoint(here)
-        yield cast(CheckpointWriter, written)  # when it fails, the connection ends, and the lock
+        yield cast(CheckpointWriter, written)  # on failure the connection ends, and its lock
 
         def commit() -> None:
             self._refuse_full()
@@ -255,7 +255,7 @@ class SimulatedLane(Lane):
 
 
 class WrittenCheckpoint:
-    """What goes into the transaction of a checkpoint, each part with a round trip of its own."""
+    """The content of a checkpoint's transaction, each part with its own round trip."""
 
     def __init__(self, connection: DatabaseConnection) -> None:
         self._connection = connection
@@ -277,7 +277,7 @@ class WrittenCheckpoint:
 
 
 class SimulatedPipeline:
-    """Statements on their way, answered in their order."""
+    """Pipelined statements, answered in order."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = _of(connection)
@@ -328,7 +328,7 @@ class SimulatedWakeup:
         self._is_set = False
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def _append(
@@ -343,9 +343,9 @@ def _append(
 
 
 def _of(connection: Connection) -> DatabaseConnection:
-    """The simulated connection that the product takes for one of the driver."""
+    """The simulated connection in place of the driver's."""
     return cast(DatabaseConnection, connection)
 
 
 def _nothing() -> None:
-    """A statement whose effect is seen when the transaction ends."""
+    """A statement that takes effect when the transaction ends."""

@@ -1,9 +1,9 @@
-"""The tables of lanes in a simulated database, and what holds of them whoever writes.
+"""The tables of lanes in a simulated database, and their invariants.
 
 Owns the rows of each lane: its head with epoch and tail, its segments, states and pages. A method
-is one transaction and keeps the rules of the statements in `store.postgres.lane`. Owns as well the
-history of every lane, entry by entry: they form one chain, and no epoch comes before an
-earlier one. Called at the moment at which a database carries a statement out.
+is one transaction and follows the rules of the statements in `store.postgres.lane`. Owns as well
+the history of every lane, entry by entry: they form one chain, and epochs never decrease. Called
+when a database executes a statement.
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,17 +37,17 @@ class Table:
         self.held_bytes += len(payload)
 
     def from_position(self, start: int) -> int:
-        """The index of the row that holds a position, or of the first behind it."""
+        """The index of the row at a position, or of the first after it."""
         return max(0, bisect_right(self.positions, start) - 1)
 
     def cut(self, position: int) -> None:
-        """Delete what begins at a position or behind it."""
+        """Delete the rows from a position on."""
         at = bisect_left(self.positions, position)
         self.held_bytes -= sum(map(len, self.payloads[at:]))
         del self.positions[at:], self.payloads[at:]
 
     def stretch(self, start: int, stop: int) -> bytes:
-        """The bytes from one position up to another, as far as they are there."""
+        """The bytes from one position up to another, as far as they exist."""
         found = []
         for at in range(self.from_position(start), len(self.positions)):
             position, payload = self.positions[at], self.payloads[at]
@@ -72,7 +72,7 @@ class LaneContent:
     states: dict[int, bytes] = field(default_factory=dict)
     pages: dict[int, bytes] = field(default_factory=dict)
     holders: dict[DatabaseConnection, None] = field(default_factory=dict)
-    """Whose transactions a takeover has to wait for."""
+    """The transactions that a takeover has to wait for."""
     server_lock: DatabaseConnection | None = None
     ends: dict[int, int] = field(default_factory=dict)
     """Where each entry ended, and the epoch that wrote it."""
@@ -85,7 +85,7 @@ class LaneContent:
 
     @property
     def used_bytes(self) -> int:
-        """What its rows take."""
+        """The bytes of its rows."""
         tables = sum(table.held_bytes for table in self.tables.values())
         return tables + sum(map(len, [*self.states.values(), *self.pages.values()]))
 
@@ -96,7 +96,7 @@ class LaneContent:
     # --- who writes ---------------------------------------------------------------------------
 
     def raise_epoch(self, connection: DatabaseConnection, log_id: bytes, first: int) -> LaneRow:
-        """A new writer, when nobody is in the midst of a transaction about the lane."""
+        """A new writer, when no transaction of the lane is open."""
         if any(holder is not connection for holder in self.holders):
             raise MustWait
         if not self.log_id:
@@ -105,7 +105,7 @@ class LaneContent:
         return self.row()
 
     def lock(self, connection: DatabaseConnection) -> None:
-        """The lock of a server that is alone."""
+        """The lock of a single server."""
         if self.server_lock not in (None, connection):
             raise MustWait
         if self.server_lock is None:
@@ -116,7 +116,7 @@ class LaneContent:
         self.server_lock = None
 
     def take_back(self, epoch: int, durable: int) -> int | None:
-        """Cut the log, as its writer; None when it is another's."""
+        """Cut the log, as its writer; None when the lane has another writer."""
         if self.epoch != epoch or self.tail < durable:
             return None
         self.epoch += 1
@@ -129,7 +129,7 @@ class LaneContent:
         return self.epoch
 
     def hold(self, connection: DatabaseConnection, epoch: int) -> bool:
-        """Have a takeover wait until `let_go`; False when the epoch is another."""
+        """Make a takeover wait until `let_go`; False when the epoch has changed."""
         if self.epoch != epoch:
             return False
         self.holders[connection] = None
@@ -143,13 +143,13 @@ class LaneContent:
     # --- the log ------------------------------------------------------------------------------
 
     def add_segment(self, epoch: int, base: int) -> None:
-        """A table, and its row when the writer is right."""
+        """A table, and its row if this is the writer."""
         if self.epoch == epoch and base not in self.segments:
             self.segments[base] = SegmentRow(base, 0, None)
         self.tables.setdefault((base, 0), Table())
 
     def append(self, epoch: int, base: int, end: int, position: int, payload: bytes) -> int:
-        """How many rows were added: 1, or 0 when the epoch or the tail is another."""
+        """How many rows were added: 1, or 0 when the epoch or the tail differs."""
         if self.epoch != epoch or self.tail != position:
             return 0
         self.table((base, 0)).add(position, payload)
@@ -164,14 +164,14 @@ class LaneContent:
         return 1
 
     def table(self, key: Key) -> Table:
-        """A table that must be there."""
+        """A table that must exist."""
         found = self.tables.get(key)
         if found is None:
             raise psycopg.errors.UndefinedTable(f"{self.name} has no table {key}")
         return found
 
     def drop(self, epoch: int, key: Key) -> bool:
-        """Drop a segment, as its writer; False when the lane is another's."""
+        """Drop a segment, as its writer; False when the lane has another writer."""
         if self.epoch != epoch:
             return False
         self.tables.pop(key, None)
@@ -182,13 +182,13 @@ class LaneContent:
         return True
 
     def drop_garbage(self) -> None:
-        """Drop what compactions left."""
+        """Drop what compactions left behind."""
         for key in self.garbage:
             self.tables.pop(key, None)
         self.garbage.clear()
 
     def rows(self, key: Key, start: int) -> list[tuple[int, bytes]]:
-        """The rows of a table from the one that holds a position."""
+        """The rows of a table from the one at a position on."""
         table = self.table(key)
         at = table.from_position(start)
         return list(zip(table.positions[at:], table.payloads[at:], strict=True))
@@ -203,7 +203,7 @@ class LaneContent:
     # --- compaction ---------------------------------------------------------------------------
 
     def begin_kept(self, epoch: int, key: Key) -> bool:
-        """An empty table; False when the lane is another's."""
+        """An empty table; False when the lane has another writer."""
         if self.epoch != epoch:
             return False
         self.garbage[key] = None
@@ -217,7 +217,7 @@ class LaneContent:
             into.add(place, found.stretch(place, place + length))
 
     def swap(self, epoch: int, sources: Sequence[Key], target: Key, kept_until: int) -> bool:
-        """The new table counts; False when the lane is another's."""
+        """Make the new table valid; False when the lane has another writer."""
         if self.epoch != epoch:
             return False
         for base, _ in sources:

@@ -1,9 +1,9 @@
-"""The lease table of a simulated cluster, and the way of a node to it.
+"""The lease table of a simulated cluster, and a node's connection to it.
 
 Owns the nodes and lanes as the cluster's database has them, by the clock of that database, and
 connections that are awaited. Its functions have the names and the rules of those in
-`control.postgres.lease_rows`, for which they stand in; what a node makes of their answers is the
-product's own.
+`control.postgres.lease_rows`, which they replace; how a node uses their answers is the product's
+own code.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class NodeEntry:
 
 
 class ControlServer(LaneServer):
-    """A database with the leases of a cluster, beside lanes."""
+    """A database with the leases of a cluster, besides lanes."""
 
     def __init__(self, world: World, threads: Threads, name: str) -> None:
         super().__init__(world, threads, name)
@@ -48,7 +48,7 @@ class ControlServer(LaneServer):
         self._databases = {lane: lane % databases for lane in range(lanes)}
 
     def is_alive(self, node: int | None) -> bool:
-        """Whether a node's heartbeat is young."""
+        """Whether a node's heartbeat is recent."""
         entry = None if node is None else self.nodes.get(node)
         return entry is not None and abs(self.now_ms() - entry.heartbeat_ms) < LEASE_MS
 
@@ -103,7 +103,7 @@ class ControlServer(LaneServer):
             self.notify()
 
     def notify(self) -> None:
-        """Wake who listens."""
+        """Wake the listeners."""
         for connection in list(self.listeners):
             if connection.closed or connection.is_over:
                 del self.listeners[connection]
@@ -112,24 +112,24 @@ class ControlServer(LaneServer):
 
 
 class ControlConnection(DatabaseConnection):
-    """A connection of a node that is awaited; stands in for `psycopg.AsyncConnection`."""
+    """An awaited connection of a node; replaces `psycopg.AsyncConnection`."""
 
     _heard: "asyncio.Future[bool] | None" = None
 
     @property
     def pgconn(self) -> "ControlConnection":
-        """What `shut_down` ends."""
+        """What `shut_down` closes."""
         return self
 
     async def ask(self, work: Callable[[], Any], *, changes: bool = False) -> Any:
-        """Have something done."""
+        """Execute something."""
         request = self.send(work, changes=changes)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request.wait_by(future)
         return await future
 
     async def execute(self, statement: object) -> None:
-        """The one statement that is not of `lease_rows`: listen."""
+        """The one statement that is not in `lease_rows`: listen."""
         server = self.server
         assert isinstance(server, ControlServer)
         await self.ask(lambda: server.listeners.update({self: None}))
@@ -151,7 +151,7 @@ class ControlConnection(DatabaseConnection):
         yield None
 
     def hear(self, is_lost: bool = False) -> None:
-        """A notification arrives, or the end."""
+        """A notification arrives, or the end of the connection."""
         if self._heard is not None:
             self._heard.get_loop().call_soon(_end_wait, self._heard, is_lost)
 
@@ -168,7 +168,7 @@ class ControlConnection(DatabaseConnection):
 
 
 class ControlPlane:
-    """What the modules of `control.postgres` know as driver, statements and listening."""
+    """Driver, statements and notifications for the modules of `control.postgres`."""
 
     def __init__(self, server: ControlServer) -> None:
         self._server = server

@@ -1,8 +1,8 @@
 """A node of a simulated cluster: leases, lanes, peers, gateway, wired as the node wires them.
 
 Owns the life of one node: it joins under a new number each time it starts, serves the lanes that
-its leases give it, and dies, stands still or leaves at any moment. The wiring mirrors `server.node`
-with a `Seat`; the catalog is one for all nodes, in memory, and its entities are fixed.
+its leases give it, and dies, pauses or leaves at any moment. The wiring mirrors `server.node` with
+a `Seat`; all nodes share one catalog in memory, with fixed entities.
 """
 
 from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ class Cluster:
         )
 
     def _lane_was_taken(self) -> None:
-        """Who had the lane before may serve it until its lease is over."""
+        """The previous owner of a lane may serve it until its lease is over."""
         self.net.peers_break(self.world.now_us + LEASE_MS * 1000)
 
     def content(self, lane: int) -> LaneContent:
@@ -94,7 +94,7 @@ class NoNews:
         self.generation = generation
 
     async def start(self) -> None:
-        """Nothing is to be followed."""
+        """Nothing to follow."""
 
     async def stop(self) -> None:
         """Nothing was followed."""
@@ -111,13 +111,13 @@ class SimulatedNode:
         self.clock = SimulatedClock(cluster.world)
         self.is_up = False
         self.is_serving = False
-        """Whether it has joined, and lets clients in."""
+        """Whether it has joined and admits clients."""
         self.brokers: dict[int, Broker] = {}
         self.machines: dict[int, Machine] = {}
         self.memory = MemoryAccount()
         self.loop: SimulatedLoop
         self.on_gone: Callable[[SimulatedNode], None] = _nobody
-        """Told when it ended by itself: it could not join, or was evicted."""
+        """Called when it ended by itself: it could not join, or was evicted."""
         self.lanes: MovingLanes
         self._lives = 0
         self._gateway: Gateway | None = None
@@ -145,13 +145,13 @@ class SimulatedNode:
 
     @property
     def cluster_number(self) -> int:
-        """Its number among the nodes, of this life; 0 while it has none."""
+        """Its number among the nodes, since this start; 0 while it has none."""
         return self._ownership.node if self.is_up else 0
 
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> BusError | None:
-        """Begin to join; what goes wrong shows later."""
+        """Start to join; errors show later."""
         assert not self.is_up
         self._lives += 1
         self.loop = make_loop(self._world, self._cluster.net, self.name)
@@ -258,7 +258,7 @@ class SimulatedNode:
     # --- the end ------------------------------------------------------------------------------
 
     def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` nobody is told."""
+        """End at this very moment; with `is_silent` no connection is notified."""
         if not self.is_up:
             return
         self.is_up = self.is_serving = False
@@ -287,12 +287,12 @@ class SimulatedNode:
             self.on_gone(self)
 
     def stop(self) -> None:
-        """Stop in good order: answer, hand the lanes over, leave."""
+        """Stop cleanly: answer, hand the lanes over, leave."""
         if not self.is_up or self.is_stopping:
             return
         self.is_stopping = True
         if not self.is_serving:
-            self._leave_soon()  # it has taken nothing from anybody yet
+            self._leave_soon()  # it has accepted nothing yet
             return
         self._cluster.net.close(self.name)
         self.loop.run(self._begin_to_stop)
@@ -307,7 +307,7 @@ class SimulatedNode:
     async def _stop(self) -> None:
         await until(self._has_answered, ANSWER_S_MAX)
         assert self._gateway is not None
-        # Clients hear of it later than the lanes of other nodes, which give their sessions away.
+        # Clients are notified later than the lanes of other nodes, which give their sessions away.
         self._cluster.net.take_leave(self.loop)
         self._gateway.close()
         await self._seat.leave()
@@ -321,13 +321,13 @@ class SimulatedNode:
     # --- what the run asks for ----------------------------------------------------------------
 
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Ask a fragment of this node, as its bulk path does."""
+        """Submit to a fragment of this node, as its bulk path does."""
         found = self.lanes.find(fragment_id)
         assert found is not None
         self.loop.call_soon(found.submit, command)
 
     def checkpoint(self) -> None:
-        """Have every lane write a checkpoint and give dead space back."""
+        """Have every lane write a checkpoint and free dead space."""
         for lane in self.brokers:
             self.loop.call_soon(self._checkpoint, lane)
 
@@ -337,8 +337,8 @@ class SimulatedNode:
 
 
 def _forget(protocol: AmqpProtocol) -> None:
-    """A connection is gone; nobody counts them here."""
+    """A connection is gone; they are not counted here."""
 
 
 def _nobody(node: SimulatedNode) -> None:
-    """Nobody wants to know."""
+    """Ignores the notification."""

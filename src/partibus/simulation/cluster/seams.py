@@ -1,7 +1,7 @@
-"""Where the nodes meet the world: what they know as driver, statements and TLS.
+"""Where the nodes meet the world: the replacements for driver, statements and TLS.
 
-Owns the names of the product's modules that stand for something else while a cluster is simulated,
-beside those that stand for something else in every world.
+Owns the names that are replaced in the product's modules while a cluster is simulated, in addition
+to those replaced in every world.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tu
 
 
 def node_stand_ins(control: ControlServer) -> list[tuple[Any, str, Any]]:
-    """For a node, beside those of its stores."""
+    """For a node, in addition to those of its stores."""
     plane = ControlPlane(control)
     return [
         (session, "psycopg", plane),
@@ -52,7 +52,7 @@ def node_stand_ins(control: ControlServer) -> list[tuple[Any, str, Any]]:
 
 
 class PeerWire:
-    """The way to the other nodes; stands in for `TlsTransport`."""
+    """Connections to the other nodes; replaces `TlsTransport`."""
 
     def __init__(
         self, directory: Path, host: str, port: int, find: Callable[[int], tuple[str, int] | None]
@@ -78,7 +78,7 @@ class PeerWire:
         await loop.net.connect(loop, lambda: channel, f"{PEERS}{host}:{port}")
 
     def close(self) -> None:
-        """Nothing is bound."""
+        """Nothing to close."""
 
 
 def _nothing(*_: object) -> None:
@@ -86,5 +86,5 @@ def _nothing(*_: object) -> None:
 
 
 def _anybody(certificate: object) -> str:
-    """Strangers are not simulated."""
+    """Foreign nodes are not simulated."""
     return "node"

@@ -1,9 +1,9 @@
-"""Compaction: segments in which little is still needed give their space back.
+"""Compaction: frees the space of segments in which little is still needed.
 
-Owns the choice of what to compact, the thread that does it at a part of its time, and the moment
-at which the new file takes the place of the old ones. A segment that lies wholly before a durable
-checkpoint serves recovery no more; only its live bodies count. They go, at their old positions,
-into one file for several neighbouring segments. Called by the store on the loop thread.
+Owns the choice of what to compact, the thread that does it at a part of its time, and the moment at
+which the new file replaces the old ones. A segment that is wholly before a durable checkpoint is
+not needed for recovery any more; only its live bodies count. They are copied, at their old
+positions, into one file for several neighbouring segments. Called by the store on the loop thread.
 """
 
 import logging
@@ -27,26 +27,26 @@ from partibus.store.interface import Done, Notify
 from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
-# Files before the checkpoint may take this many times what is live in them, and half
-# a segment (16 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
+# Files before the checkpoint may take this many times their live bytes, plus half a segment (16
+# MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
 SPACE_FACTOR: Final = 1.5
 SLACK_SEGMENTS: Final = 0.5
-# When the disk is almost full, everything that is worth it is given back.
+# When the disk is almost full, everything that is worth it is freed.
 SPACE_FACTOR_EAGER: Final = 1.2
 
-# Fuller than this, a segment gives back too little for the copying.
+# In a fuller segment too little would be freed for the copying.
 FULL_RATIO: Final = 0.85
 
-# A neighbour comes along when at most half of it is live, or when it is a compacted file that is
-# not much larger than what is merged anyway: so the files stay few, and a body is copied about
+# A neighbour is included when at most half of it is live, or when it is a compacted file that is
+# not much larger than what is merged anyway: so there are few files, and a body is copied about
 # once for each doubling.
 NEIGHBOUR_RATIO: Final = 0.5
 NEIGHBOUR_BYTES_MIN: Final = 64 << 10
 GROUP_SEGMENTS_MAX: Final = 16
 GROUP_READ_SEGMENTS_MAX: Final = 2
 
-# After each slice the thread rests for this many times as long as the slice took; for less when
-# dead space has grown to several segments beyond what is allowed.
+# After each slice the thread rests for this many times as long as the slice took; less when dead
+# space has grown to several segments beyond the limit.
 REST_FACTOR: Final = 3.0
 REST_FACTOR_BEHIND: Final = 1.0
 BEHIND_SEGMENTS: Final = 1.75
@@ -58,13 +58,13 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The store is closed while it was compacted."""
+    """The store was closed during a compaction."""
 
 
 def choose(
     segments: list[Segment], segment_bytes: int, slack_bytes: int, factor: float
 ) -> list[Segment]:
-    """Neighbours that are worth compacting together; none when enough of everything is live."""
+    """Neighbours that are worth compacting together; empty when enough of everything is live."""
     full = sum(segment.body_bytes for segment in segments)
     live = sum(segment.needed_bytes for segment in segments)
     if full <= factor * live + slack_bytes:
@@ -128,14 +128,15 @@ class Compactor:
         self._is_busy = False
         self._group: list[Segment] = []
         self._marks: list[tuple[int, int]] = []
-        """How long the lists of each segment of the group were when its copy was taken."""
+        """How long the lists of each segment of the group were when they were copied."""
 
     def begin(self, position: int, done: Done, *, is_eager: bool = False) -> bool:
-        """Delete what nobody needs before a checkpoint's position, and compact what is worth it.
+        """Delete what is not needed before a checkpoint's position, and compact what is worth it.
 
-        `done` is called when the space is free; False when there was nothing to do, or it is being
-        done already (no call). Eager, it does what it can, for a disk that is almost
-        full."""
+        `done` is called when the space is free; returns False, without a call, when there is
+        nothing to do or it is already being done. With `eager` it does all it can, for a disk that
+        is almost full.
+        """
         if self._is_busy or self._stopping.is_set():
             return False
         names = [self._table.remove(base).name for base in self._table.empty_before(position)]
@@ -167,7 +168,7 @@ class Compactor:
         self._worker.submit(partial(self._copy, sources, held, generation, done))
 
     def close(self) -> None:
-        """Give up what is under way; it left nothing behind but the old files."""
+        """Give up the current compaction; only the old files remain."""
         self._stopping.set()
         self._worker.close()
 
@@ -186,7 +187,7 @@ class Compactor:
             self._notify(partial(self._copied, survivors, done))
 
     def _survey(self, segment: Segment, source: Source, done: Done) -> None:
-        """Count what is shared, and rest, since nothing is gained by it alone."""
+        """Count what is shared, and rest, since this alone frees nothing."""
         self._slice_began = time.monotonic()
         shared = shared_bytes(source)
         try:
@@ -203,7 +204,7 @@ class Compactor:
         self._slice_began = time.monotonic()
 
     def _rest_factor(self) -> float:
-        """How much rest there is; two numbers of the loop are read, which may be a little old."""
+        """How long to rest; reads two numbers of the loop, which may be slightly outdated."""
         over = self._table.sealed_bytes - SPACE_FACTOR * self._table.live_bytes
         if over > FAR_BEHIND_SEGMENTS * self._segment_bytes:
             return REST_FACTOR_FAR_BEHIND
@@ -215,7 +216,7 @@ class Compactor:
         try:
             self._place.delete(names)
         except Exception as error:
-            # They hold nothing anyone needs; the next start meets them again.
+            # The remaining files are not needed; the next start removes them.
             _log.warning("%s: obsolete segments remain: %r", self._directory, error)
         if done is not None:
             self._notify(partial(self._over, done, None))
@@ -228,14 +229,14 @@ class Compactor:
         self._over(done, None)
 
     def _copied(self, survivors: Survivors, done: Done) -> None:
-        """The new file is durable: it takes the place of the old ones."""
+        """The new file is durable: it replaces the old ones."""
         group, self._group = self._group, []
         self._table.replace(group, self._successor(group, survivors))
         names = [segment.name for segment in group]
         self._forget(names, partial(self._delete, names, done))
 
     def _successor(self, group: list[Segment], survivors: Survivors) -> Segment:
-        """The new file's entry, with all that happened since the copy of the account."""
+        """The new file's entry, with all that happened since the table was copied."""
         writer = survivors.writer
         base, end = group[0].base, group[-1].end
         generation = max(segment.generation for segment in group) + 1
@@ -259,7 +260,7 @@ class Compactor:
         group, self._group = self._group, []
         for segment in group:
             segment.is_compacting = False
-            # Damage stays; a disk that failed is tried again.
+            # Damage is permanent; a disk that failed is tried again.
             segment.is_damaged |= isinstance(error, StoreCorrupt) and segment.name == at
         _log.error("%s: segments could not be compacted: %s", self._directory, error)
         text = f"The store {self._directory} could not be compacted: {error}"
@@ -270,7 +271,7 @@ class Compactor:
         tell(done, error)
 
     def _forget(self, names: list[str], then: Callable[[], None]) -> None:
-        """Delete segments once nothing that was asked before still reads them."""
+        """Delete segments once no earlier request still reads them."""
         self._place.forget(names, lambda: self._submit(then))
 
     def _submit(self, job: Callable[[], None]) -> None:

@@ -1,10 +1,10 @@
-"""What another store held becomes a store of its own: the same places, without what was dead.
+"""Writes a new store with the contents of another: the same positions, without dead data.
 
 Owns the plan of a copy, the stretches of the log that become one compacted file or table each, and
 the writing of a directory: compacted files, pages, a checkpoint that covers all of it, and an empty
-segment behind. Positions stay what they were, so nothing that refers to a body has to change. Until
-`finish` has returned it is no store. Never reads the source. Called by `server.copying`; the
-same for a database is `postgres.importing`.
+segment at the end. Positions stay the same, so no reference to a body has to change. It is not a
+valid store before `finish` has returned. Must never read the source. Called by `server.copying`;
+the same for a database is `postgres.importing`.
 """
 
 import uuid
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The states of all fragments as of one position, with the pages that they mention."""
+    """The states of all fragments at one position, with the pages that they refer to."""
 
     position: int
     states: dict[int, bytes]
@@ -52,7 +52,7 @@ class Snapshot(NamedTuple):
 
 
 class LaneImport(Protocol):
-    """A place that is filled: all stretches, then the snapshot."""
+    """A store being filled: all stretches, then the snapshot."""
 
     def write(self, stretch: Stretch, bodies: Bodies) -> None: ...
 
@@ -62,7 +62,7 @@ class LaneImport(Protocol):
 
 
 def stretches(refs: Iterable[Ref], end: int, most_bytes: int = STRETCH_BYTES) -> Iterator[Stretch]:
-    """Divide the bodies that are needed among stretches; each body once, however many share it."""
+    """Divide the needed bodies into stretches; each body once, however many messages share it."""
     some: list[Ref] = []
     size = 0
     for ref in sorted({ref for ref in refs if ref[1]}):
@@ -76,12 +76,12 @@ def stretches(refs: Iterable[Ref], end: int, most_bytes: int = STRETCH_BYTES) ->
 
 
 def with_checksum(body: bytes) -> bytes:
-    """A body as it lies in a log."""
+    """A body as it is in a log."""
     return crc32c(body).to_bytes(BODY_CRC_BYTES, "little") + body
 
 
 def _place(ref: Ref) -> int:
-    """Where the checksum of a body lies."""
+    """The position of a body's checksum."""
     return ref[0] - BODY_CRC_BYTES
 
 
@@ -107,7 +107,7 @@ class DirectoryImport:
             raise
 
     def finish(self, snapshot: Snapshot) -> None:
-        """From now on it is a store, which goes on behind the position of the snapshot."""
+        """Make it a valid store, which continues after the position of the snapshot."""
         disk, position = self._disk, snapshot.position
         size = reservation(SEGMENT_HEADER_BYTES, SEGMENT_BYTES)
         disk.close(make_segment(disk, self._directory, self._store_id, position, size))
@@ -120,5 +120,5 @@ class DirectoryImport:
         Watermark(disk, self._directory, self._store_id, end).close()
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Release the directory."""
         self._lock.release()

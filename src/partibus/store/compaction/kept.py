@@ -1,9 +1,9 @@
-"""The compacted file: the bodies that were live in a stretch of the log, and where they belong.
+"""The compacted file: the live bodies of a stretch of the log, and their positions.
 
-Owns the file's name and layout: header, bodies behind their checksums as in a segment, and an
-index of their log positions. Positions stay what they were, so nothing that refers to a body has
-to change. Written by the compactor, read by the inventory at the start and by the compactor.
-Layout: docs/internals/store-format.md.
+Owns the file's name and layout: header, bodies after their checksums as in a segment, and an index
+of their log positions. Positions stay the same, so no reference to a body has to change. Written by
+the compactor, read by the inventory at the start and by the compactor. Layout:
+docs/internals/store-format.md.
 """
 
 import re
@@ -25,8 +25,8 @@ KEPT_SUFFIX: Final = ".kept"
 KEPT_HEADER_BYTES: Final = 80
 INDEX_ROW_BYTES: Final = 12
 
-# Data is handed to the disk in pieces of this size and synced piece by piece, so that no sync of
-# the log has to wait for more than one of them.
+# Data is written in pieces of this size and synced piece by piece, so that no sync of the log has
+# to wait for more than one of them.
 WRITE_BYTES: Final = 4 << 20
 
 _HEADER: Final = struct.Struct("<8sHHIQQ16sQQI")
@@ -36,15 +36,16 @@ _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.([0-9a-f]{4,8})\.kept
 
 
 def kept_name(base: int, end: int, generation: int) -> str:
-    """The name of the file that holds what is left of [base, end).
+    """The name of the file with the remains of [base, end).
 
     The generation makes the name new whenever a stretch is compacted again, and says which of two
-    files is the later one."""
+    files is the later one.
+    """
     return f"{base:016x}-{end:016x}.{generation:04x}{KEPT_SUFFIX}"
 
 
 def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
-    """Base, end and generation; StoreCorrupt when it is no such name."""
+    """Base, end and generation; StoreCorrupt when it is not such a name."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise StoreCorrupt.at(
@@ -62,7 +63,7 @@ class KeptBody:
     position: int
     length: int
     offset: int
-    """Where its checksum lies in the file."""
+    """Where its checksum is in the file."""
 
 
 @dataclass(eq=False)
@@ -90,7 +91,7 @@ class KeptWriter:
         self.file_bytes = 0
 
     def add(self, position: int, sealed_body: bytes) -> None:
-        """A body behind its checksum; positions ascend."""
+        """A body after its checksum; positions ascend."""
         length = len(sealed_body) - BODY_CRC_BYTES
         at = self._offset + self._waiting_bytes
         self.extents.add(position - BODY_CRC_BYTES, at, len(sealed_body))
@@ -103,7 +104,7 @@ class KeptWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Make durable what waits."""
+        """Make pending data durable."""
         if self._parts:
             write_all(self.disk, self._fd, [b"".join(self._parts)], self._offset)
             self.disk.sync(self._fd)
@@ -136,13 +137,13 @@ class KeptWriter:
         self.file_bytes = self._offset + len(index)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self.disk.close(fd)
 
     def drop(self) -> None:
-        """It was for nothing."""
+        """Discard the file."""
         self.close()
         self.disk.remove(self._beside)
 
@@ -200,7 +201,7 @@ def _check_header(path: Path, data: bytes, store_id: bytes) -> tuple[int, int, i
 
 
 def load_kept(disk: Disk, directory: Path, name: str, store_id: bytes) -> Segment:
-    """A compacted file as the table knows it; nothing of it counts as live yet."""
+    """A compacted file as the table represents it; nothing in it counts as live yet."""
     base, end, generation = parse_kept_name(directory, name)
     bodies = read_index(disk, directory, name, store_id)
     extents = Extents()
@@ -216,7 +217,7 @@ def load_kept(disk: Disk, directory: Path, name: str, store_id: bytes) -> Segmen
 def kept_segment(
     base: int, end: int, generation: int, extents: Extents, body_bytes: int, file_bytes: int
 ) -> Segment:
-    """The table's entry of a compacted file, in which every body is needed once."""
+    """The table's entry for a compacted file in which every body is needed once."""
     segment = Segment(base, end, base)
     segment.name = kept_name(base, end, generation)
     segment.generation = generation
@@ -230,6 +231,6 @@ def kept_segment(
 
 
 def is_intact(sealed_body: bytes) -> bool:
-    """Whether a body is what its checksum says."""
+    """Whether a body matches its checksum."""
     (expected,) = _CRC.unpack_from(sealed_body)
     return bool(crc32c(sealed_body[BODY_CRC_BYTES:]) == expected)

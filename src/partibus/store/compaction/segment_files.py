@@ -23,11 +23,11 @@ from partibus.store.record import (
 )
 from partibus.store.segment import SEGMENT_HEADER_BYTES
 
-# Between two pauses no more than about this is read, and no more than that passed over.
+# Between two pauses at most about this much is read, and at most that much skipped.
 SLICE_BYTES: Final = 1 << 20
 PASSED_BYTES: Final = 16 << 20
 
-# What is read at once; an entry that is larger is skipped but for its rows and live bodies.
+# The size of one read; of a larger entry only the rows and live bodies are read.
 WINDOW_BYTES: Final = 64 << 10
 
 
@@ -42,7 +42,7 @@ class SegmentFiles:
         self._seed = 0
 
     def identify(self, store_id: bytes, seed: int) -> None:
-        """Whose files are written."""
+        """Set the id of the store whose files are written."""
         self._store_id = store_id
         self._seed = seed
 
@@ -52,12 +52,12 @@ class SegmentFiles:
         return KeptWriter(self._disk, self.directory, self._store_id, base, end, generation)
 
     def delete(self, names: list[str]) -> None:
-        """Files that nobody needs."""
+        """Delete files that are not needed."""
         for name in names:
             self._disk.remove(self.directory / name)
 
     def forget(self, names: list[str], then: Callable[[], None]) -> None:
-        """Delete files once nothing that was asked before still reads them."""
+        """Delete files once no earlier request still reads them."""
         self._readers.forget(names, then)
 
     def bodies(self, source: Source, pause: Callable[[], None]) -> Bodies:
@@ -80,9 +80,10 @@ class SegmentFiles:
             yield body.position, body.length, take
 
     def _logged_bodies(self, fd: int, source: Source, pause: Callable[[], None]) -> Bodies:
-        """From the rows of each entry; what is not needed is passed over, also by the disk.
+        """From the rows of each entry; what is not needed is skipped, without reading it.
 
-        The checksum of a whole entry is not asked: what is found must add up, body by body."""
+        The checksum of a whole entry is not checked: the bodies found must add up.
+        """
         window = Window(self._disk, fd, source)
         position = source.base + SEGMENT_HEADER_BYTES
         paused_at = position

@@ -1,8 +1,8 @@
 """What compaction keeps: the bodies of some segments that are still needed, copied into one place.
 
-Owns the copying and its proof: the bodies found needed must add up to what the table counted, and
-each must be what its checksum says, or the segments stay as they are. Runs on the compactor's
-thread, from a copy of the account, while the loop goes on; touches no table.
+Owns the copying and its verification: the needed bodies must add up to what the table counted, and
+each must match its checksum, or the segments stay as they are. Runs on the compactor's thread, on a
+copy of the counts, while the loop goes on; must never touch the table.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from partibus.store.record import BODY_CRC_BYTES
 from partibus.store.table import Extents, Segment
 
 Bodies = Iterator[tuple[int, int, Callable[[], bytes]]]
-"""Position and length of each body of a segment, and how to get its bytes with their checksum."""
+"""Position and length of each body of a segment, and how to read it with its checksum."""
 
 
 class Source:
@@ -64,7 +64,7 @@ class Needs:
             self._gone.update(source.released)
 
     def count(self, position: int) -> int:
-        """How many holders a body has."""
+        """How many messages use a body."""
         distance = position - self._base
         if self._gone or not self._net:
             return int(position >= self._counted_from and distance not in self._gone)
@@ -72,14 +72,14 @@ class Needs:
 
 
 class SurvivorWriter(Protocol):
-    """Writes the place that the bodies move to; it counts when `finish` has returned."""
+    """Writes the file or table that the bodies move to; it counts when `finish` has returned."""
 
     extents: Extents
     body_bytes: int
     file_bytes: int
 
     def add(self, position: int, sealed_body: bytes) -> None:
-        """A body behind its checksum; positions ascend."""
+        """A body after its checksum; positions ascend."""
         ...
 
     def finish(self) -> None:
@@ -87,35 +87,35 @@ class SurvivorWriter(Protocol):
         ...
 
     def drop(self) -> None:
-        """It was for nothing."""
+        """Discard it."""
         ...
 
 
 class CompactionPlace(Protocol):
-    """Where the segments of a store lie, and where what is left of them goes."""
+    """Where the segments of a store are, and where their remains go."""
 
     directory: Path
-    """How errors and the log name the place."""
+    """The name of the place in errors and in the log."""
 
     def bodies(self, source: Source, pause: Callable[[], None]) -> Bodies:
-        """All bodies of a segment in their order; rests now and then. On the thread."""
+        """All bodies of a segment in order; rests now and then. On the thread."""
         ...
 
     def writer(self, sources: list[Source], generation: int) -> SurvivorWriter:
-        """For what is left of neighbouring segments. On the thread."""
+        """A writer for the remains of neighbouring segments. On the thread."""
         ...
 
     def delete(self, names: list[str]) -> None:
-        """Give the space of segments back. On the thread."""
+        """Free the space of segments. On the thread."""
         ...
 
     def forget(self, names: list[str], then: Callable[[], None]) -> None:
-        """Run `then`, on whatever thread, when nothing that was asked before reads them still."""
+        """Run `then`, on any thread, when no earlier request still reads them."""
         ...
 
 
 class Survivors:
-    """The outcome: a place, and how it differs from "every body in it is needed once"."""
+    """The result: a file or table, and how it differs from "every body in it is needed once"."""
 
     def __init__(self, writer: SurvivorWriter) -> None:
         self.writer = writer
@@ -125,7 +125,7 @@ class Survivors:
         self.shared_bytes = 0
 
     def add(self, position: int, body: bytes, count: int, base: int) -> None:
-        """A body with this many holders."""
+        """A body that this many messages use."""
         self.writer.add(position, body)
         if not count:
             self.released.append(position - base)
@@ -137,7 +137,7 @@ class Survivors:
 
 
 def shared_bytes(source: Source) -> int:
-    """How much of what is live in a source is counted more than once."""
+    """How much of the live bytes of a source is counted more than once."""
     lengths = dict(zip(source.retained, source.retained_lengths, strict=True))
     holders = Counter(source.retained)
     for distance in source.released:
@@ -161,7 +161,7 @@ class Copying:
         """The segment that is being read."""
 
     def run(self, sources: list[Source], generation: int) -> Survivors:
-        """The place, durable; StoreCorrupt or the engine's error when it could not be made."""
+        """The new file or table, durable; raises StoreCorrupt or the engine's error."""
         base = sources[0].base
         writer = self._place.writer(sources, generation)
         survivors = Survivors(writer)

@@ -1,10 +1,10 @@
 """The commit thread: everything that waits becomes durable at once, in the order it came.
 
-Owns the grouping of entries, the groups that are on their way, the order in which they are
-reported, and what happens when the engine fails: all that waits is refused, then the engine is
-probed until it has cut what was refused and a durable write has succeeded. Never runs a
-caller's callback: it hands its news to the owner on the loop thread. Knows neither files nor
-databases, which are the engine's. Started by the lane log.
+Owns the grouping of entries, the groups in flight, the order in which they are reported, and what
+happens when the engine fails: everything pending is refused, then the engine is probed until it has
+cut what was refused and a durable write has succeeded. Must never run a caller's callback: it
+reports to the owner on the loop thread. Knows neither files nor databases, which are the engine's.
+Started by the lane log.
 """
 
 import logging
@@ -20,19 +20,19 @@ from partibus.store.callbacks import report
 from partibus.store.interface import Done, Notify, StoreTimings
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload
 
-# How often a store that is down is tried again: soon enough that a client's retries meet
-# it up, seldom enough not to burden a disk or a database that is being repaired.
+# How often a store that is down is tried again: soon enough for clients' retries, rarely enough
+# not to burden a disk or a database that is being repaired.
 PROBE_INTERVAL_S: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Fenced(StoreUnavailable):
-    """Another writer has taken the lane over, so this one can write to it no more."""
+    """Another writer has taken the lane over, so this one can no longer write to it."""
 
 
 class PendingEntry:
-    """An encoded batch with its place in the log, on its way to the engine."""
+    """An encoded batch with its position in the log, on its way to the engine."""
 
     __slots__ = ("base", "begun_s", "data", "done", "end", "payload", "position")
 
@@ -55,12 +55,12 @@ class CommitOwner(Protocol):
         ...
 
     def failed(self, entries: list[PendingEntry], error: TransientError) -> None:
-        """These are not, or nobody knows (`OperationTimeout`); nothing is taken until
-        `restored`."""
+        """These are not durable, or the outcome is unknown (`OperationTimeout`); nothing is
+        accepted until `restored`."""
         ...
 
     def was_fenced(self) -> None:
-        """Another writer has the log: nothing is taken ever again."""
+        """Another writer has the log: nothing is accepted ever again."""
         ...
 
     def restored(self, base: int, tail: int) -> None:
@@ -73,7 +73,7 @@ class CommitEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors and the log call the store."""
+        """The name of the store in errors and in the log."""
         ...
 
     @property
@@ -83,58 +83,59 @@ class CommitEngine(Protocol):
 
     @property
     def in_flight_max(self) -> int:
-        """How many groups may be begun and not finished."""
+        """How many groups may be in flight."""
         ...
 
     @property
     def idle_s(self) -> float:
-        """After how long without an entry `rest` is called."""
+        """How long without an entry until `rest` is called."""
         ...
 
     def fitting(self, waiting: list[PendingEntry], in_flight: int) -> int:
-        """How many of those that wait make the next group; 0: first finish what is in flight."""
+        """How many of the pending entries make the next group; 0: first finish what is in
+        flight."""
         ...
 
     def begin(self, group: list[PendingEntry]) -> None:
-        """Start to make a group durable, at its position and no other."""
+        """Start to make a group durable, at exactly its position."""
         ...
 
     def finish(self, group: list[PendingEntry]) -> bool:
-        """Wait until the oldest group that was begun is durable; False when `interrupt` came
-        first."""
+        """Wait until the oldest group in flight is durable; False when `interrupt` came first."""
         ...
 
     def interrupt(self) -> None:
-        """End the wait of `finish`, on another thread: something can be begun beside it."""
+        """End the wait of `finish`, from another thread: another group can be begun."""
         ...
 
     def rest(self) -> None:
-        """Nothing waits: time for what is not urgent."""
+        """Nothing is pending: do what is not urgent."""
         ...
 
     def withdraw(self) -> None:
-        """What is not durable is being refused: take it back as far as possible now."""
+        """What is not durable is being refused: undo it as far as possible now."""
         ...
 
     def is_refused(self, error: Exception) -> bool:
-        """Whether what was begun is known not to be durable, and never will be: otherwise an
-        answer was lost, and a later writer of the log may find it there."""
+        """Whether the begun groups are known not to be durable, and never will be: otherwise an
+        answer was lost, and a later writer of the log may find them there."""
         ...
 
     def restore(self) -> tuple[int, int]:
         """Cut what is not durable, and prove that a durable write works.
 
-        Returns the segment and the position where the log goes on; raises `Fenced` when the
-        log has another writer, and nothing may ever be written here again."""
+        Returns the segment and the position where the log continues; raises `Fenced` when the log
+        has another writer, and nothing may be written here ever again.
+        """
         ...
 
     def close(self) -> None:
-        """Give files or connections back."""
+        """Close files or connections."""
         ...
 
 
 class CommitThread:
-    """Hands entries to the engine; `submit`, `resume` and `close` are the owner's."""
+    """Passes entries to the engine; `submit`, `resume` and `close` are for the owner."""
 
     def __init__(
         self,
@@ -153,9 +154,9 @@ class CommitThread:
         self._probe_interval_s = probe_interval_s
         self._waiting: list[PendingEntry] = []
         self._in_flight: deque[tuple[list[PendingEntry], float]] = deque()
-        """Groups that were begun, and when; of the thread."""
+        """Groups in flight, and when each began; used by the thread."""
         self._finishing = False
-        """Whether the thread waits in `finish` though more could be begun."""
+        """Whether the thread waits in `finish` although another group could be begun."""
         self._refusing = False
         self._closing = False
         self._wake = threading.Condition(threading.Lock())
@@ -167,11 +168,11 @@ class CommitThread:
         return self._engine.durable
 
     def start(self) -> None:
-        """Begin to take entries."""
+        """Start accepting entries."""
         self._thread.start()
 
     def submit(self, entry: PendingEntry) -> bool:
-        """Take an entry; False when the store is failing and it was not taken."""
+        """Accept an entry; False when the store is failing and it was not accepted."""
         with self._wake:
             if self._refusing:
                 return False
@@ -184,12 +185,12 @@ class CommitThread:
         return True
 
     def resume(self) -> None:
-        """Take entries again, now that every failure was reported."""
+        """Accept entries again, now that every failure was reported."""
         with self._wake:
             self._refusing = False
 
     def close(self) -> None:
-        """Commit what waits, then end."""
+        """Commit pending entries, then end."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -230,7 +231,7 @@ class CommitThread:
             return waiting[:count]
 
     def _go_on(self, group: list[PendingEntry]) -> None:
-        """Begin a group, and finish the oldest when nothing can be begun behind it."""
+        """Begin a group, and finish the oldest when no more can be begun."""
         if group:
             self._in_flight.append((group, time.monotonic()))
             self._engine.begin(group)
@@ -248,10 +249,11 @@ class CommitThread:
         self._report(partial(self._owner.committed, oldest, now_s - begun_s))
 
     def _fail(self, error: Exception) -> None:
-        """Refuse all that waits; under the lock, so that refusals stay in order.
+        """Refuse everything pending; under the lock, so that refusals stay in order.
 
-        What was written is withdrawn before that: a process that ends now must not leave to the
-        next start an entry that was reported to its sender as not stored."""
+        What was written is withdrawn first: if the process ends now, the next start must not find
+        an entry that was reported to its sender as not stored.
+        """
         name = self._engine.name
         _log.error("%s: a commit failed, the store is down: %r", name, error)
         text = f"The {name} is down: {error}. It is probed; try again."
@@ -272,7 +274,7 @@ class CommitThread:
             self._report(partial(self._owner.failed, [*begun, *waiting], StoreUnavailable(text)))
 
     def _restore_until_done(self) -> bool:
-        """Probe until the engine answers; False when the store was closed or fenced before."""
+        """Probe until the engine works; False when the store was closed or fenced before that."""
         while True:
             with self._wake:
                 if not self._closing:
@@ -292,7 +294,7 @@ class CommitThread:
                 return True
 
     def _end_fenced(self, error: Fenced) -> None:
-        """Another writer has the log: nothing here may ever be written again, and `submit` takes
+        """Another writer has the log: nothing may be written here again, and `submit` accepts
         nothing more."""
         _log.error("%s", error)
         self._engine.close()

@@ -1,10 +1,10 @@
-"""The lane log: what every store with a log does in the same way, whatever keeps the entries.
+"""The lane log: what all stores with a log have in common, whatever stores the entries.
 
-Owns the places of entries, the order in which appends are answered, the refusal of those that come
-while the store is down, the state that the broker sees, and the account of live bodies. What is
-durable where is the engine's: it hands in a commit thread over its own `CommitEngine`, readers and
-a keeper of checkpoints. Lives on the loop thread; the threads below it hand their news back through
-`notify`. Holds no body but those of recent entries, and knows no meaning. Called by the broker.
+Owns the positions of entries, the order in which appends are answered, the refusal of those that
+come while the store is down, the state that the broker sees, and the counts of live bodies. The
+engine makes things durable: it provides a commit thread over its own `CommitEngine`, readers and a
+keeper of checkpoints. Runs on the loop thread; the threads below it report through `notify`. Keeps
+only the bodies of recent entries, and must never interpret a record. Called by the broker.
 """
 
 import sys
@@ -45,11 +45,10 @@ from partibus.store.record import (
 )
 from partibus.store.table import SegmentTable
 
-# A commit that takes longer means a disk or a database in trouble: clients lose patience within
-# seconds.
+# A slower commit means a disk or a database in trouble: clients give up within seconds.
 SLOW_COMMIT_S: Final = 2.0
-# Records whose commit is carried out in one turn of the loop, one to two milliseconds: a disk
-# that took long to sync has thousands of them durable at once.
+# Records whose commit is carried out in one turn of the loop, one to two milliseconds: after a
+# slow sync thousands of them are durable at once.
 TOLD_PER_TURN: Final = 256
 
 
@@ -61,7 +60,7 @@ class LaneReaders(Protocol):
         ...
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies, however long it takes."""
+        """The bodies, waiting if necessary."""
         ...
 
 
@@ -69,15 +68,15 @@ class LaneKeeper(Protocol):
     """Writes checkpoints."""
 
     position: int
-    """Of the latest durable one."""
+    """The position of the latest durable one."""
     written_bytes: int
-    """What the latest one wrote."""
+    """The bytes that the latest one wrote."""
     failing: bool
     """Whether the last one could not be written."""
 
 
 class LaneLog:
-    """Keeps the contract of `Store`, but for what the engine alone knows."""
+    """Keeps the contract of `Store`, except for what only the engine knows."""
 
     def __init__(
         self,
@@ -108,25 +107,25 @@ class LaneLog:
         self._entry_bytes_max = entry_bytes_max
         self._slow_commit_s = slow_commit_s
         self._recent = recent
-        """None where the engine's own cache serves."""
+        """None where the engine has its own cache."""
         self._log_id = b""
         self._seed = 0
-        self._commit: CommitThread | None = None  # none before recovery ended, none after close
+        self._commit: CommitThread | None = None  # None before recovery has ended and after close
         self._is_recovering = False
         self._refused: list[tuple[Done, BusError]] = []
-        self._untold: deque[PendingEntry] = deque()  # durable, and their `done` is to run yet
+        self._untold: deque[PendingEntry] = deque()  # durable, but their `done` has not run yet
         self._down = False
         self._slow = False
         self._base = 0  # the segment that the next entry goes to, unless it is full
         self._limit = 0  # where that segment is full
         self._tail = 0  # where the next entry goes
         self._acknowledged = 0  # the end of the last entry whose `done` ran
-        self._durable_end = 0  # where the log ended when that was last asked
+        self._durable_end = 0  # where the log ended when it was last read
 
     # --- opening and closing ------------------------------------------------------------
 
     engine_errors: tuple[type[Exception], ...] = (OSError,)
-    """What the engine raises when it cannot be reached."""
+    """What the engine raises when it is unreachable."""
 
     def open(self) -> Recovered:
         """Become the writer of the log and begin to recover; an empty log is ready at once."""
@@ -144,7 +143,7 @@ class LaneLog:
         raise NotImplementedError
 
     def _begin(self, commit: CommitThread, base: int, tail: int) -> None:
-        """Recovery is over: take appends."""
+        """Recovery is over: accept appends."""
         self._acknowledged = tail
         self._table.begin(tail)
         self._go_on_at(base, tail)
@@ -162,7 +161,7 @@ class LaneLog:
             raise InvalidOperation("The store was closed while its records were read.")
 
     def close(self) -> None:
-        """Commit what waits and end the commit thread."""
+        """Commit pending entries and end the commit thread."""
         self._is_recovering = False
         commit, self._commit = self._commit, None
         if commit is not None:
@@ -177,7 +176,7 @@ class LaneLog:
     # --- appending ----------------------------------------------------------------------
 
     def append(self, records: list[Record], done: Done) -> None:
-        """Encode the batch, give it its place and hand it to the commit thread."""
+        """Encode the batch, assign its position and pass it to the commit thread."""
         commit = self._commit
         if commit is None or self._down:
             self._refuse(done)
@@ -202,7 +201,8 @@ class LaneLog:
         self._table.append(payload.body_bytes)
 
     def _whole_entry(self, position: int, payload: Payload) -> bytes:
-        """In memory; such an engine does not need to know how far the log is durable."""
+        """The whole entry, to be kept in memory; its header need not contain the durable
+        position."""
         header = pack_header(self._seed, position, 0, payload.length, payload.count, payload.crc)
         return b"".join([header, *payload.parts])
 
@@ -243,7 +243,7 @@ class LaneLog:
             self._update_state()
 
     def _tell_some(self, most: int = TOLD_PER_TURN) -> None:
-        """Tell whose entries are durable, in their order; those beyond `most` in the next turn."""
+        """Report durable entries in their order; those beyond `most` in the next turn."""
         untold = self._untold
         while untold and most > 0:
             entry = untold.popleft()
@@ -254,8 +254,8 @@ class LaneLog:
             self._notify(self._tell_some)
 
     def failed(self, entries: list[PendingEntry], error: TransientError) -> None:
-        """These never will be, here at least: their places are void. Those before them hear
-        first."""
+        """These never will be durable, at least not here: their positions are void. Earlier ones
+        are reported first."""
         self._tell_some(sys.maxsize)
         self._down = True
         self._update_state()
@@ -270,7 +270,7 @@ class LaneLog:
         self._change(StoreState.DOWN)
 
     def restored(self, base: int, tail: int) -> None:
-        """The engine answers again; refused callers learn it before appends continue."""
+        """The engine works again; refused callers are notified before appends continue."""
         self._tell_refused()
         self._table.reopen(base, tail)
         self._go_on_at(base, tail)
@@ -283,7 +283,7 @@ class LaneLog:
         self._update_state()
 
     def _was_cut(self, base: int) -> None:
-        """What was refused was cut from the segment `base`."""
+        """Refused entries were cut from the segment `base`."""
 
     def _update_state(self) -> None:
         state = StoreState.UP
@@ -329,7 +329,7 @@ class LaneLog:
             self._table.hold(position)
 
     def let_go(self, positions: list[int]) -> None:
-        """What was held was read."""
+        """The held bodies were read."""
         for position in positions:
             self._table.let_go(position)
 
@@ -355,7 +355,7 @@ class LaneLog:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """What the last checkpoint wrote."""
+        """The bytes that the last checkpoint wrote."""
         return self._latest.written_bytes
 
     @property
@@ -365,14 +365,14 @@ class LaneLog:
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:
-        """The id of the log, and how far it is durable, also when it was closed."""
+        """The id of the log, and how far it is durable, also after it was closed."""
         if self._commit is not None:
             self._durable_end = self._commit.durable
         return (self._log_id, self._durable_end) if self._durable_end else None
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """What a recovery would have to read."""
+        """The bytes that a recovery would have to read."""
         return self._tail - self._latest.position
 
     @property
@@ -382,15 +382,15 @@ class LaneLog:
 
     @property
     def live_bytes(self) -> int:
-        """The bodies that are retained."""
+        """The bytes of the retained bodies."""
         return self._table.live_bytes
 
     @property
     def disk_bytes(self) -> int:
-        """What the store takes of the disk."""
+        """The bytes that the store uses on the disk."""
         raise NotImplementedError
 
     @property
     def dead_bytes(self) -> int:
-        """What the store takes beyond the bodies that are retained, those shared counted often."""
+        """The bytes used besides the retained bodies; shared ones count several times."""
         return self.disk_bytes - self._table.live_bytes

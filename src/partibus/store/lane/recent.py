@@ -1,7 +1,7 @@
 """The newest entries of a lane in memory, from which nearly all deliveries are served.
 
-Owns the bytes of entries up to a limit, oldest out first. Knows positions and nothing of records.
-Lives on the loop thread; called by the store.
+Owns the bytes of entries up to a limit; the oldest go first. Knows positions and nothing of
+records. Runs on the loop thread; called by the store.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ class RecentEntries:
     _positions: list[int] = field(init=False, default_factory=list)
     _entries: list[bytes] = field(init=False, default_factory=list)
     _first: int = field(init=False, default=0)
-    """The index of the oldest that is held; those before it were let go."""
+    """The index of the oldest entry kept; those before it were dropped."""
     held_bytes: int = field(init=False, default=0)
 
     def add(self, position: int, entry: bytes) -> None:
@@ -41,14 +41,14 @@ class RecentEntries:
             self._first = 0
 
     def entry_at(self, position: int) -> tuple[int, bytes] | None:
-        """The entry that holds a position, and where it begins; None when it is not held."""
+        """The entry at a position, and where it begins; None when it is not kept."""
         index = bisect_right(self._positions, position) - 1
         if index < self._first:
             return None
         return self._positions[index], self._entries[index]
 
     def cut(self, tail: int) -> None:
-        """What lies behind `tail` never became durable."""
+        """Entries after `tail` never became durable."""
         while len(self._positions) > self._first and self._positions[-1] >= tail:
             self._positions.pop()
             self.held_bytes -= len(self._entries.pop())

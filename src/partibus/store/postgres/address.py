@@ -1,7 +1,7 @@
 """The address of a database as the place of a store.
 
-Owns how such a place is recognised and what it is called in errors, logs and answers, where no
-password may appear. Opens no connection, so it can be used where no driver is installed.
+Owns how such a place is recognised and its name in errors, logs and answers, where no password may
+appear. Must never open a connection, so that it can be used without the driver.
 """
 
 from typing import Final
@@ -16,12 +16,12 @@ def is_database(place: str) -> bool:
 
 
 def lane_name(place: str, lane: int) -> str:
-    """What a lane is called: its number, the database and the host."""
+    """The name of a lane: its number, the database and the host."""
     return f"lane {lane} of the database {database_name(place)}"
 
 
 def database_name(place: str) -> str:
-    """What a database is called, without user and password."""
+    """The name of a database, without user and password."""
     parts = urlsplit(place)
     hosts = parts.netloc.rpartition("@")[2] or "localhost"
     return f"{parts.path.strip('/') or 'postgres'} on {hosts}"

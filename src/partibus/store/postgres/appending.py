@@ -1,9 +1,9 @@
 """Entries become durable in the rows of a lane: the engine of the store in a database.
 
 Owns the connection that appends, the durable position, the fence entry with which a writer begins,
-and how the lane is taken back after a failure: with a new epoch, so that nothing of what was
-refused can appear later. Blocks; belongs to the commit thread, which groups the entries and probes.
-Made by the store.
+and how the lane is taken back after a failure: with a new epoch, so that no refused entry can
+appear later. Blocks; belongs to the commit thread, which groups the entries and probes. Made by the
+store.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 
 ROW_BYTES_MAX: Final = 4 << 20
-"""What waits beyond this goes into the next row; one entry alone may be larger."""
+"""Pending entries beyond this go into the next row; a single entry may be larger."""
 IN_FLIGHT_MAX: Final = 8
 PIPELINE_BYTES: Final = 256 << 10
-"""What waits is sent behind what is in flight when it is as much as this; less waits a little
-longer, since a commit costs the database as much as 250 messages do."""
+"""Pending entries are sent while others are in flight when there are at least this many bytes; less
+waits a little longer, since a commit costs the database as much as 250 messages do."""
 IDLE_PING_S: Final = 1.0
 _UNANSWERED: Final = ("08", "57")
-"""Classes of errors that leave open what became of a statement: the connection was lost, or an
+"""Classes of errors that leave the outcome of a statement unknown: the connection was lost, or an
 operator ended it."""
 _I64: Final = struct.Struct(">q")
 
@@ -37,7 +37,8 @@ _I64: Final = struct.Struct(">q")
 class LaneWriter:
     """Appends groups of entries, each as one row, several at a time.
 
-    A row that fails leaves the lane's tail before it, so those behind it change nothing."""
+    A failed row does not move the lane's tail, so the rows after it change nothing.
+    """
 
     in_flight_max: Final = IN_FLIGHT_MAX
     idle_s: Final = IDLE_PING_S
@@ -61,17 +62,17 @@ class LaneWriter:
         self._wakeup = Wakeup()
         self._statement = b""
         self._sent_s: deque[float] = deque()
-        """When each row was sent that is not answered: what became of it is not known."""
+        """When each unanswered row was sent: its outcome is unknown."""
         self._timings = timings
         self._is_full = False
-        """Whether the database had no room when it was last asked."""
+        """Whether the database had no space at the last attempt."""
         self._base = base
         """The segment of the last durable entry."""
         self._made = -1
-        """The segment whose table is known to be there."""
+        """The segment whose table is known to exist."""
 
     def fitting(self, waiting: list[PendingEntry], in_flight: int) -> int:
-        """Those of one segment, as far as one row takes them."""
+        """Those of one segment, as far as they fit into one row."""
         first = waiting[0]
         is_little = waiting[-1].end - first.position < PIPELINE_BYTES
         if in_flight and (is_little or first.base != self._made):
@@ -82,7 +83,7 @@ class LaneWriter:
         return len(waiting)
 
     def rest(self) -> None:
-        """An idle lane finds out by itself that its database is gone, or has another writer."""
+        """An idle lane notices by itself that its database is gone, or has another writer."""
         self._pipeline.rest()
         self._lane.check_epoch(self._connected())
 
@@ -115,7 +116,7 @@ class LaneWriter:
         return True
 
     def interrupt(self) -> None:
-        """Called on another thread, which fills the pipeline up."""
+        """Called on another thread, to fill the pipeline."""
         self._wakeup.set()
 
     def _make(self, base: int) -> None:
@@ -131,23 +132,24 @@ class LaneWriter:
         self._made = base
 
     def withdraw(self) -> None:
-        """The row may be there or not: the lane is taken back before anything else is appended."""
+        """The row may or may not be there: the lane is taken back before anything else is
+        appended."""
 
     def is_refused(self, error: Exception) -> bool:
-        """Whether the database has said no. A lost connection says nothing: the row may be there,
-        and whoever opens the lane next, here or on another node, finds it."""
+        """Whether the database has refused it. A lost connection says nothing: the row may be
+        there, and the next writer of the lane, here or on another node, finds it."""
         if isinstance(error, psycopg.Error):
             state = error.sqlstate
             return state is not None and not state.startswith(_UNANSWERED)
         return isinstance(error, Fenced)
 
     def restore(self) -> tuple[int, int]:
-        """Take the lane back with a new epoch, which deletes what was refused; where nothing was
-        under way there is nothing to delete, and a lane under a lease keeps its epoch."""
+        """Take the lane back with a new epoch, which deletes what was refused; if nothing was in
+        flight there is nothing to delete, and a lane under a lease keeps its epoch."""
         self._disconnect()
         self._connection = self._lane.connect("append")
         if self._is_full:
-            # A fence entry may fit where no message does: the lane would go up and down.
+            # A fence entry may fit where no message does: the lane would keep going up and down.
             self._lane.prove_room(self._connection)
             self._is_full = False
         is_certain = not self._sent_s
@@ -159,8 +161,8 @@ class LaneWriter:
         return self._base, self.durable
 
     def fence(self) -> None:
-        """Begin to write with an empty entry: it shows in the log where a writer took over, and
-        proves that the database takes entries."""
+        """Begin to write with an empty entry: it marks in the log where a writer took over, and
+        proves that the database accepts entries."""
         end = self.durable + ENTRY_HEADER_BYTES
         entry = pack_header(self._seed, self.durable, 0, 0, 0, 0)
         self._make(self._base)
@@ -172,7 +174,7 @@ class LaneWriter:
         self.durable = end
 
     def close(self) -> None:
-        """Let others have the lane."""
+        """Release the lane."""
         self._disconnect()
         self._wakeup.close()
 

@@ -1,9 +1,9 @@
-"""A lane that is read while nobody serves it: for copies and their comparison.
+"""A lane that is read while it is not served: for copies and their comparison.
 
 Owns the reading of bodies one after the other without a loop. The lane is taken over as by a
-server: its epoch is raised, so that a writer that comes late changes nothing, and an empty entry
-shows where that was. Nothing else is written. Called by `server.copying`; the same for a
-directory is `store.checking`.
+server: its epoch is raised, so that a late writer changes nothing, and an empty entry marks that
+point. Nothing else is written. Called by `server.copying`; the same for a directory is
+`store.checking`.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ class LaneUnderCheck:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return self._store.name
 
     def close(self) -> None:
-        """Let others have the lane."""
+        """Release the lane."""
         self._store.close()
 
     def recover(self) -> Recovered:
@@ -40,11 +40,11 @@ class LaneUnderCheck:
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:
-        """The id of the log, and where it ends once all records were read."""
+        """The id of the log, and its end once all records were read."""
         return self._store.log_end
 
     def check_held(self) -> None:
-        """Raises when anybody has taken the lane over since it was opened."""
+        """Raises when the lane has been taken over since it was opened."""
         lane = Lane(*self._place, takes_over=True)
         lane.epoch = self._store.epoch
         with contextlib.closing(lane.connect("read")) as connection:

@@ -1,10 +1,10 @@
 """The tables of a lane, as compaction sees them.
 
 Owns the reading of all bodies of a segment's table, row by row, and the table that the needed ones
-move to: at their old positions, one row a body, copied within the database. In one transaction the
-new table takes the place of the old ones, which are dropped when nobody reads them any more; a
-table that was cut off is known as garbage and dropped by the next start. Runs on the compactor's
-thread. Made by the store.
+move to: at their old positions, one row per body, copied within the database. In one transaction
+the new table replaces the old ones, which are dropped when they are no longer read; an incomplete
+table is marked as garbage and dropped by the next start. Runs on the compactor's thread. Made by
+the store.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,10 +33,10 @@ from partibus.store.record import (
 from partibus.store.table import Extents, Segment
 
 KEPT_ROW_BYTES: Final = 72
-"""What a row takes beside its body: header, position, epoch, and its place in the index."""
+"""The size of a row besides its body: header, position, epoch, and index entry."""
 KEPT_ROWS_PER_FETCH: Final = 64
 COPY_BYTES: Final = 4 << 20
-"""What is copied by one statement: no statement lasts long, however much is kept."""
+"""What is copied by one statement: no statement runs long, however much is kept."""
 
 
 class LaneTables:
@@ -50,11 +50,11 @@ class LaneTables:
         self._seed = 0
 
     def identify(self, seed: int) -> None:
-        """What the checksums of the headers of entries begin with."""
+        """Set the seed of the checksums of entry headers."""
         self._seed = seed
 
     def load(self, connection: Connection, row: SegmentRow) -> Segment:
-        """A compacted segment as the table knows it; nothing of it counts as live yet."""
+        """A compacted segment as the table represents it; nothing in it counts as live yet."""
         assert row.kept_until is not None
         extents, total, count = Extents(), 0, 0
         for place, length in self._lane.kept_places(connection, (row.base, row.generation)):
@@ -67,15 +67,15 @@ class LaneTables:
         return segment
 
     def close(self) -> None:
-        """Let go of the connection; the compactor has ended."""
+        """Close the connection; the compactor has ended."""
         self._connection.drop()
 
     def writer(self, sources: list[Source], generation: int) -> "KeptTable":
-        """A table for what is left of neighbours."""
+        """A table for the remains of neighbours."""
         return KeptTable(self._lane, self._connection.get(), sources, generation)
 
     def delete(self, names: list[str]) -> None:
-        """Drop tables that nobody needs."""
+        """Drop tables that are not needed."""
         try:
             self._lane.drop_segments(self._connection.get(), map(self._key, names))
         except (psycopg.Error, BusError):
@@ -83,7 +83,7 @@ class LaneTables:
             raise
 
     def forget(self, names: list[str], then: Callable[[], None]) -> None:
-        """A table is dropped once nothing that was asked before still reads it."""
+        """Drop a table once no earlier request still reads it."""
         self._readers.forget(then)
 
     def bodies(self, source: Source, pause: Callable[[], None]) -> Bodies:
@@ -139,7 +139,7 @@ def segment_key(directory: Path, name: str) -> tuple[int, int]:
 
 
 class KeptTable:
-    """What is left of neighbouring segments; it counts when `finish` has returned."""
+    """The remains of neighbouring segments; they count when `finish` has returned."""
 
     def __init__(
         self, lane: Lane, connection: Connection, sources: list[Source], generation: int
@@ -152,14 +152,14 @@ class KeptTable:
         self._waiting: list[Ref] = []
         self._waiting_bytes = 0
         self._at = 0
-        """The source that the bodies come from now."""
+        """The source of the current bodies."""
         self.extents = Extents()
         self.body_bytes = 0
         self.file_bytes = 0
         lane.begin_kept(connection, *self._target)
 
     def add(self, position: int, sealed_body: bytes) -> None:
-        """A body behind its checksum; positions ascend."""
+        """A body after its checksum; positions ascend."""
         while position >= self._ends[self._at]:
             self._flush()
             self._at += 1
@@ -179,11 +179,11 @@ class KeptTable:
             self._waiting, self._waiting_bytes = [], 0
 
     def finish(self) -> None:
-        """From now on the new table counts."""
+        """Make the new table valid."""
         self._flush()
         self._lane.swap(self._connection, self._sources, self._target, self._ends[-1])
 
     def drop(self) -> None:
-        """It was for nothing; what cannot be dropped now is garbage for the next start."""
+        """Discard it; what cannot be dropped now is garbage for the next start."""
         with suppress(psycopg.Error, BusError):
             self._lane.drop_segments(self._connection, [self._target])

@@ -1,9 +1,9 @@
-"""A connection to the database of lanes on which nobody waits for ever.
+"""A connection to the database of lanes that never waits forever.
 
-Owns how it is made and the times that it keeps: to connect, for a statement by the server's own
-clock, and for an answer by ours, since a server that hangs keeps no limit and its machine still
-answers for it. A connection that was not answered is closed, and every use of it fails. Knows no
-lane. Called by the threads of a store.
+Owns how it is made and its time limits: to connect, for a statement by the server's clock, and for
+an answer by ours, since a server that hangs keeps no limit while its machine still acknowledges
+packets. A connection without an answer is closed, and every later use of it fails. Knows no lanes.
+Called by the threads of a store.
 """
 
 import time
@@ -14,19 +14,19 @@ import psycopg
 
 CONNECT_S: Final = 5
 STATEMENT_MS: Final = 10_000
-"""No statement may wait longer: the lane is down then, and is probed."""
+"""The limit for a statement: after this the lane is down, and is probed."""
 ANSWER_S: Final = STATEMENT_MS / 1000 + 2
-"""A server that has not answered by then, by its own limit of time, is not going to."""
+"""The limit for an answer, beyond the server's own limit."""
 
 SILENCE_MS: Final = 4_000
-"""After so long without a sign of the other machine a connection is lost."""
+"""A connection is lost after this long without a sign of the other machine."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose statements end, with an answer or without one."""
+    """A connection whose statements always end, with or without an answer."""
 
     def wait(self, gen: "Generator[Any, Any, T]", *times: Any, **more: Any) -> T:
         """Wait for the answer to a statement; the driver itself has no limit."""
@@ -38,11 +38,11 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class NotAnswered(psycopg.OperationalError):
-    """The database is silent."""
+    """The database did not answer."""
 
 
 def _bounded(gen: "Generator[Any, Any, T]", until: float) -> "Generator[Any, Any, T]":
-    """Hand on what the driver waits for; it comes by several times a second without anything."""
+    """Pass on what the driver waits for, with a limit; it checks several times a second."""
     try:
         wanted = next(gen)
         while True:
@@ -58,7 +58,7 @@ def _bounded(gen: "Generator[Any, Any, T]", until: float) -> "Generator[Any, Any
 def connect(
     dsn: str, application: str, prepare_threshold: int | None, plans: str = "auto"
 ) -> Connection:
-    """A connection of its own for one thread; every statement is a transaction."""
+    """A new connection for one thread; every statement is a transaction."""
     return BoundedConnection.connect(
         dsn,
         autocommit=True,
@@ -77,7 +77,7 @@ def connect(
 
 
 def answers(dsn: str) -> bool:
-    """Whether the database takes connections, from here and now."""
+    """Whether the database accepts a connection from here now."""
     try:
         connect(dsn, "partibus-ask", None).close()
     except psycopg.Error:

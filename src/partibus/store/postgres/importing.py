@@ -1,9 +1,9 @@
-"""What another store held becomes a lane of a database: `compaction.importing` says what that is.
+"""Writes the contents of another store as a lane of a database; see `compaction.importing`.
 
 Owns the statements: each stretch becomes a table as compaction makes them, which counts as garbage
-until one transaction at the end makes all of them, the pages, the states and the new tail of
-the lane valid together. A copy that is cut off leaves a lane without content. The lane begins
-with an epoch that no writer of the source had, so that no lock token of there fits here. Blocks.
+until one transaction at the end makes all of them, the pages, the states and the new tail of the
+lane valid together. An interrupted copy leaves an empty lane. The lane begins with an epoch that no
+writer of the source had, so that no lock token of the source is valid here. Blocks.
 """
 
 import secrets
@@ -32,11 +32,11 @@ from partibus.store.record import BODY_CRC_BYTES
 COPY_BYTES: Final = 4 << 20
 """What one statement writes: none may take longer than `lane.STATEMENT_MS`."""
 EPOCH_BITS: Final = 29
-"""Shifted by 32 bits it begins lock tokens, which stay below 2^62."""
+"""Shifted by 32 bits it is the start of lock tokens, which stay below 2^62."""
 
 
 def lanes_there(dsn: str, wanted: Iterable[int]) -> dict[int, str]:
-    """Those of these lanes that a database has, each with the name of its last writer."""
+    """Which of these lanes a database has, each with the name of its last writer."""
     with closing(Lane(dsn, 0, "", takes_over=True).connect("import")) as connection:
         found = connection.execute("SELECT to_regclass('partibus.lane')").fetchone()
         if found is None or found[0] is None:
@@ -48,7 +48,7 @@ def lanes_there(dsn: str, wanted: Iterable[int]) -> dict[int, str]:
 
 
 def lane_end(dsn: str, number: int) -> tuple[bytes, int] | None:
-    """The id of a lane's log, and where it ends; None when there is no such lane."""
+    """The id of a lane's log, and its end; None when there is no such lane."""
     lane = Lane(dsn, number, "", takes_over=True)
     with closing(lane.connect("read")) as connection:
         try:
@@ -63,7 +63,7 @@ def lane_end(dsn: str, number: int) -> tuple[bytes, int] | None:
 
 
 def erase_lane(dsn: str, number: int) -> None:
-    """Remove a lane with all its tables, as if it had never been there."""
+    """Remove a lane with all its tables."""
     lane = Lane(dsn, number, "", takes_over=True)
     with closing(lane.connect("import")) as connection:
         migrate(connection)
@@ -84,7 +84,7 @@ def erase_lane(dsn: str, number: int) -> None:
 
 
 class DatabaseImport:
-    """A lane that is made anew and filled."""
+    """A lane that is created and filled."""
 
     def __init__(self, dsn: str, number: int, owner: str) -> None:
         self._lane = Lane(dsn, number, owner, takes_over=True)
@@ -106,7 +106,7 @@ class DatabaseImport:
             raise
 
     def write(self, stretch: Stretch, bodies: Bodies) -> None:
-        """A table, which counts for nothing yet."""
+        """Write a table, which does not count yet."""
         try:
             self._lane.begin_kept(self._connection, stretch.base, FIRST_GENERATION)
             for rows in _by_size(bodies):
@@ -126,7 +126,7 @@ class DatabaseImport:
                 copy.write_row((place, self._lane.epoch, with_checksum(body)))
 
     def finish(self, snapshot: Snapshot) -> None:
-        """In one transaction all of it becomes the content of the lane."""
+        """Make all of it the content of the lane, in one transaction."""
         try:
             with self._connection.transaction():
                 self._lane.check_held(self._connection)
@@ -161,7 +161,7 @@ class DatabaseImport:
         return StoreUnavailable(f"The {self._lane.name} cannot be filled: {error}.")
 
     def close(self) -> None:
-        """Let others have the lane."""
+        """Release the lane."""
         self._connection.close()
 
 
@@ -171,7 +171,7 @@ def _encoded(pages: dict[int, PageSource]) -> Iterator[tuple[int, bytes]]:
 
 
 def _by_size(rows: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """As many as one statement writes."""
+    """As many as fit into one statement."""
     some: list[tuple[int, bytes]] = []
     size = 0
     for row in rows:

@@ -1,9 +1,9 @@
-"""Checkpoints of a lane, and the tables that they make superfluous.
+"""Checkpoints of a lane, and the tables that are no longer needed after them.
 
 Owns the thread that writes a checkpoint while appends go on, with a connection of its own, and the
-rule of deletion: the table of a segment is dropped when it lay wholly before a durable checkpoint
-and held no live body when the checkpoint was taken. Called by the store on the loop thread;
-reports to it there.
+rule of deletion: the table of a segment is dropped when it is wholly before a durable checkpoint
+and had no live body when the checkpoint was taken. Called by the store on the loop thread; reports
+to it there.
 """
 
 import logging
@@ -37,7 +37,7 @@ class DatabaseKeeper:
         self._changed = changed
         self._worker = Worker(f"lane-keep-{lane.number}")
         self._connection = LaneConnection(lane, "checkpoint")
-        """Of the thread."""
+        """Used by the thread."""
         self._pages: dict[int, int] = {}
         """The pages in the database and their lengths."""
         self._state_bytes = 0
@@ -47,11 +47,11 @@ class DatabaseKeeper:
 
     @property
     def kept_bytes(self) -> int:
-        """What the latest checkpoint takes."""
+        """The bytes of the latest checkpoint."""
         return self._state_bytes + sum(self._pages.values())
 
     def adopt(self, position: int, pages: dict[int, int], state_bytes: int) -> None:
-        """This is the latest checkpoint, as recovery has found it."""
+        """Set the latest checkpoint, as recovery found it."""
         self.position = position
         self._pages = pages
         self._state_bytes = state_bytes
@@ -59,12 +59,12 @@ class DatabaseKeeper:
     def checkpoint(
         self, position: int, states: dict[int, bytes], increment: Increment | None, done: Done
     ) -> None:
-        """Write it, drop what it makes superfluous, then report."""
+        """Write it, drop what is no longer needed, then report."""
         empty = self._table.empty_before(position)
         self._worker.submit(partial(self._write, position, states, increment, empty, done))
 
     def close(self) -> None:
-        """Finish what was begun."""
+        """Finish pending work."""
         self._worker.submit(self._connection.drop)
         self._worker.close()
 
@@ -91,7 +91,8 @@ class DatabaseKeeper:
     def _write_all(
         self, position: int, states: dict[int, bytes], increment: Increment | None
     ) -> int:
-        """In one transaction: the new pages, the states, and what is needed no more."""
+        """In one transaction: the new pages, the states, and the removal of what is no longer
+        needed."""
         new = {} if increment is None else increment.pages
         needed = set(() if increment is None else chain.from_iterable(increment.needed))
         gone = [number for number in self._pages if number not in needed]
@@ -128,7 +129,8 @@ class DatabaseKeeper:
         self.written_bytes = written
         self.failing = False
         self._changed()
-        # What an earlier checkpoint gave up meanwhile is gone from the table already.
+        # Tables that an earlier checkpoint has released meanwhile are already gone from the
+        # table.
         removed = [self._table.remove(base) for base in empty if self._table.holds_nothing(base)]
         going = [(segment.base, segment.generation) for segment in removed]
         if not self._worker.submit(partial(self._drop, going, done)):

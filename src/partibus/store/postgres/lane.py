@@ -1,10 +1,10 @@
 """One lane in a PostgreSQL database: the statements, and what makes them safe.
 
 Owns compare-and-append: an entry becomes durable only in one transaction with the move of the
-lane's tail, and that move succeeds only with the epoch of this writer and the tail it knows.
-Whoever takes the lane over raises the epoch under the row lock, so that a statement of an earlier
-writer, or of a lost connection of this one, changes nothing afterwards. Blocks; each connection
-belongs to one thread. Encodes nothing. Called by the threads of `store.PostgresStore`.
+lane's tail, and that move succeeds only with the epoch of this writer and the tail it knows. A
+takeover raises the epoch under the row lock, so that a statement of an earlier writer, or of a lost
+connection of this one, changes nothing afterwards. Blocks; each connection belongs to one thread.
+Encodes nothing. Called by the threads of `store.PostgresStore`.
 """
 
 import secrets
@@ -24,11 +24,11 @@ from partibus.store.postgres.connection import Connection, connect
 from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
 
 LOCK_MS: Final = 3_000
-"""How long a start waits for a server that is ending, or whose end was not noticed yet."""
+"""How long a start waits for a server that is stopping, or whose end was not noticed yet."""
 ROW_LOCK_MS: Final = 1_000
-"""How long a takeover waits for what an earlier writer has under way before it ends that."""
+"""How long a takeover waits for an earlier writer's statement before it ends that."""
 ROOM_BYTES: Final = 4 << 20
-"""What must fit before a lane whose database was full takes messages again."""
+"""What must fit before a lane whose database was full accepts messages again."""
 ROWS_PER_FETCH: Final = 16
 LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
@@ -40,7 +40,7 @@ class SegmentRow(NamedTuple):
     base: int
     generation: int
     kept_until: int | None
-    """Where the stretch of the log ends that was compacted; None when it was not."""
+    """The end of the compacted stretch of the log; None when it was not compacted."""
 
 
 class LaneRow(NamedTuple):
@@ -63,26 +63,26 @@ class Lane:
         self._owner = owner
         self._takes_over = takes_over
         """Whether this writer may raise the epoch by itself after a failure; otherwise it runs
-        under a lease, and only whoever holds that opens the lane again."""
+        under a lease, and only the holder of the lease opens the lane again."""
         self.faults = faults
-        """None unless the server was asked for faults."""
+        """None unless the server runs with faults."""
         self.epoch = 0
         self.is_superseded = False
-        """Whether the database has refused this writer, because another one came after it."""
+        """Whether the database has refused this writer, because a later one took over."""
 
     @property
     def name(self) -> str:
-        """What errors and the log call it; the password of the address is never shown."""
+        """Its name in errors and in the log; without the password of the address."""
         return lane_name(self._dsn, self.number)
 
     def connect(self, purpose: str) -> Connection:
-        """A connection of its own for one thread; every statement is a transaction."""
+        """A new connection for one thread; every statement is a transaction."""
         if self.faults is not None and purpose == "append":
             self.faults.check()
-        # Reads are one statement, very often: planning it anew each time took half its cost.
+        # Reads are one very frequent statement: planning it every time took half its cost.
         plans = "force_generic_plan" if purpose == "read" else "auto"
         try:
-            # What appends prepares its one statement itself (see `prepare_append`).
+            # The appending connection prepares its one statement itself (see `prepare_append`).
             threshold = None if purpose == "append" else 1
             return connect(self._dsn, _application(purpose, self.number), threshold, plans)
         except psycopg.Error as error:
@@ -91,14 +91,14 @@ class Lane:
     # --- ownership --------------------------------------------------------------------------
 
     def take_over(self, connection: Connection, log_id: bytes, first: int) -> LaneRow:
-        """Become the one writer of the lane; makes it when it is new."""
+        """Become the one writer of the lane; creates it when it is new."""
         migrate(connection)
         if self._takes_over:
             self._lock(connection)
         try:
             row = self._raise_epoch(connection, log_id, first)
         except psycopg.errors.LockNotAvailable:
-            # An earlier writer sleeps within a checkpoint, which holds the row.
+            # An earlier writer may be stuck within a checkpoint, which holds the row.
             self._end_others(connection)
             row = self._raise_epoch(connection, log_id, first)
         self.epoch = row.epoch
@@ -111,7 +111,7 @@ class Lane:
                 "INSERT INTO partibus.lane VALUES (%s, %s, 0, %s, %s, '') ON CONFLICT DO NOTHING",
                 (self.number, log_id, first, first),
             )
-            # Waits for a checkpoint that an earlier writer has under way (see `checkpoint`).
+            # Waits for the checkpoint of an earlier writer (see `checkpoint`).
             connection.execute(
                 "SELECT 1 FROM partibus.lane WHERE lane = %s FOR UPDATE", (self.number,)
             )
@@ -124,7 +124,7 @@ class Lane:
         return LaneRow(*row)
 
     def _end_others(self, connection: Connection) -> None:
-        """End what earlier writers of the lane have under way in the database."""
+        """End the statements of earlier writers of the lane in the database."""
         names = [
             _application(purpose, self.number) for purpose in ("append", "checkpoint", "compact")
         ]
@@ -136,7 +136,7 @@ class Lane:
         )
 
     def check_epoch(self, connection: Connection) -> int:
-        """Where the lane ends; raises `Fenced` when another writer has raised the epoch."""
+        """The end of the lane; raises `Fenced` when another writer has raised the epoch."""
         statement = "SELECT epoch, tail FROM partibus.lane WHERE lane = %s"
         row = connection.execute(statement, (self.number,)).fetchone()
         if row is None or row[0] != self.epoch:
@@ -146,14 +146,14 @@ class Lane:
     def take_back(
         self, connection: Connection, durable: int, lost_backend: int, is_certain: bool
     ) -> None:
-        """Go on after a failure of which nobody knows what it left: nothing behind `durable` was
-        acknowledged, so it is deleted. Raises `Fenced` when another has the lane. Under a lease its
-        holder opens the lane anew, unless nothing was under way: then it is as it was left."""
+        """Continue after a failure with unknown outcome: nothing after `durable` was acknowledged,
+        so it is deleted. Raises `Fenced` when another writer has the lane. Under a lease its holder
+        opens the lane again, unless nothing was in flight: then it is unchanged."""
         tail = self.check_epoch(connection)
         if not self._takes_over:
             if is_certain and tail == durable:
                 return
-            raise Fenced(f"The {self.name} failed; whoever holds its lease has to open it again.")
+            raise Fenced(f"The {self.name} failed; the holder of its lease has to open it again.")
         self._end_backend(connection, lost_backend)
         self._lock(connection)
         epoch = self._cut_back(connection, durable)
@@ -162,7 +162,7 @@ class Lane:
         self.epoch = epoch
 
     def _end_backend(self, connection: Connection, backend: int) -> None:
-        """The server may not have noticed that a connection is lost, which holds the lock."""
+        """End a lost connection that the server has not noticed, and that holds the lock."""
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = %s"
             " AND application_name = %s",
@@ -170,7 +170,7 @@ class Lane:
         )
 
     def _cut_back(self, connection: Connection, durable: int) -> int | None:
-        """Raise the epoch and delete what lies behind `durable`; None when it is not ours."""
+        """Raise the epoch and delete everything after `durable`; None when the lane is not ours."""
         with connection.transaction():
             row = connection.execute(
                 "UPDATE partibus.lane SET epoch = epoch + 1, tail = %s"
@@ -184,14 +184,15 @@ class Lane:
         return None if row is None else int(row[0])
 
     def prove_room(self, connection: Connection) -> None:
-        """Raises `DiskFull` unless there is room for a good many messages; leaves nothing there."""
+        """Raises `DiskFull` unless there is room for a good many messages; writes nothing
+        lasting."""
         with connection.transaction(force_rollback=True):
             connection.execute("CREATE TEMPORARY TABLE partibus_room (data bytea)")
             incompressible = secrets.token_bytes(ROOM_BYTES)
             connection.execute("INSERT INTO partibus_room VALUES (%s)", (incompressible,))
 
     def _lock(self, connection: Connection) -> None:
-        """One server at a time tries; it is the epoch that makes this safe."""
+        """One server at a time tries; the epoch is what makes this safe."""
         try:
             with connection.transaction():
                 connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
@@ -203,7 +204,7 @@ class Lane:
             ) from error
 
     def fenced(self) -> Fenced:
-        """Why nothing can be written any more."""
+        """The error of a writer that was superseded."""
         self.is_superseded = True
         return Fenced(
             f"The {self.name} was taken over by another server, or its database went back to an "
@@ -211,8 +212,8 @@ class Lane:
         )
 
     def check_held(self, connection: Connection) -> None:
-        """Raises `Fenced` unless this is the writer, which it then is until the transaction ends:
-        a takeover waits for it, appends do not."""
+        """Raises `Fenced` unless this is the writer, which it then stays until the transaction
+        ends: a takeover waits for it, appends do not."""
         held = "SELECT 1 FROM partibus.lane WHERE lane = %s AND epoch = %s FOR KEY SHARE"
         if connection.execute(held, (self.number, self.epoch)).fetchone() is None:
             raise self.fenced()
@@ -220,7 +221,7 @@ class Lane:
     # --- the log ----------------------------------------------------------------------------
 
     def add_segment(self, connection: Connection, base: int) -> None:
-        """A table for the entries from `base` on; it may be there already."""
+        """A table for the entries from `base` on; it may already exist."""
         with connection.transaction():
             connection.execute(
                 "INSERT INTO partibus.segment SELECT lane, %s FROM partibus.lane"
@@ -240,7 +241,7 @@ class Lane:
         connection.execute(external.format(table=table))
 
     def drop_segments(self, connection: Connection, segments: Iterable[tuple[int, int]]) -> None:
-        """Give back the space of entries that nobody needs, by base and generation."""
+        """Free the space of entries that are not needed, by base and generation."""
         for base, generation in segments:
             with connection.transaction():
                 self.check_held(connection)
@@ -257,7 +258,7 @@ class Lane:
                 )
 
     def drop_garbage(self, connection: Connection) -> None:
-        """Drop the tables that a compaction left when it was cut off; the lane was just opened."""
+        """Drop the tables that an interrupted compaction left; the lane was just opened."""
         rows = connection.execute(
             "SELECT table_name FROM partibus.garbage WHERE lane = %s", (self.number,)
         ).fetchall()
@@ -295,7 +296,8 @@ class Lane:
         return b"append"
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
-        """Position and bytes of the rows of a segment in order, from the one that holds `start`."""
+        """Position and bytes of the rows of a segment in order, from the one that contains
+        `start`."""
         with connection.transaction(), connection.cursor("tail", binary=True) as cursor:
             cursor.itersize = ROWS_PER_FETCH
             cursor.execute(
@@ -311,7 +313,7 @@ class Lane:
     def read(
         self, connection: Connection, segment: tuple[int, int], stretches: Sequence[Ref]
     ) -> list[bytes]:
-        """The log from each position up to another, as far as it is there."""
+        """The log from each position up to another, as far as it exists."""
         rows = connection.execute(
             sql.SQL(
                 "SELECT r.i, substring(e.payload"
@@ -339,7 +341,7 @@ class Lane:
     def rows_behind(
         self, connection: Connection, segment: tuple[int, int], position: int, count: int
     ) -> list[tuple[int, bytes]]:
-        """The next rows of a segment: no transaction lasts while it is read slowly."""
+        """The next rows of a segment: no transaction stays open while it is read slowly."""
         statement = sql.SQL(
             "SELECT position, payload FROM {} WHERE position > %s ORDER BY position LIMIT %s"
         ).format(self.table(*segment))
@@ -348,14 +350,14 @@ class Lane:
     def kept_places(
         self, connection: Connection, segment: tuple[int, int]
     ) -> list[tuple[int, int]]:
-        """Where the bodies of a compacted segment lie with their checksums, and their lengths."""
+        """Where the bodies of a compacted segment are, with their checksums and lengths."""
         statement = sql.SQL(
             "SELECT position, octet_length(payload) FROM {} ORDER BY position"
         ).format(self.table(*segment))
         return connection.execute(statement, binary=True).fetchall()
 
     def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
-        """An empty table for what compaction keeps; until `swap` it counts as garbage."""
+        """An empty table for what compaction keeps; it counts as garbage until `swap`."""
         table = self.table(base, generation)
         with connection.transaction():
             self.check_held(connection)
@@ -389,7 +391,7 @@ class Lane:
         target: tuple[int, int],
         kept_until: int,
     ) -> None:
-        """In one transaction: the new table counts, and the old ones are garbage."""
+        """In one transaction: the new table becomes valid, and the old ones garbage."""
         base, generation = target
         with connection.transaction():
             self.check_held(connection)
@@ -443,10 +445,11 @@ class Lane:
 
     @contextmanager
     def checkpoint(self, connection: Connection, position: int) -> Iterator["CheckpointWriter"]:
-        """Write a checkpoint whole or not at all.
+        """Write a checkpoint completely or not at all.
 
         The key-share lock lets appends move the tail, and makes a takeover wait: so a checkpoint
-        never becomes durable after the lane has another writer."""
+        never becomes durable after the lane has another writer.
+        """
         with connection.transaction():
             self.check_held(connection)
             yield CheckpointWriter(connection, self.number)
@@ -456,27 +459,27 @@ class Lane:
 
 
 class CheckpointWriter:
-    """What is written into the transaction of a checkpoint."""
+    """Writes within the transaction of a checkpoint."""
 
     def __init__(self, connection: Connection, lane: int) -> None:
         self._connection = connection
         self._lane = lane
 
     def put_states(self, states: dict[int, bytes]) -> None:
-        """In the place of those of the checkpoint before."""
+        """Replace those of the previous checkpoint."""
         self._connection.execute("DELETE FROM partibus.state WHERE lane = %s", (self._lane,))
         statement = "COPY partibus.state (lane, fragment, data) FROM STDIN (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             self._write(copy, states.items())
 
     def add_pages(self, pages: Iterable[tuple[int, bytes]]) -> None:
-        """Pages that no checkpoint has had."""
+        """Pages that no checkpoint has written yet."""
         statement = "COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             self._write(copy, pages)
 
     def drop_pages(self, numbers: list[int]) -> None:
-        """Pages that no state mentions any more."""
+        """Pages that no state refers to any more."""
         self._connection.execute(
             "DELETE FROM partibus.page WHERE lane = %s AND number = ANY(%s)", (self._lane, numbers)
         )

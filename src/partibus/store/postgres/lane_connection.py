@@ -1,7 +1,7 @@
 """A connection of one thread to the database of a lane.
 
-Owns when it is made and let go, and nothing that goes over it. Used by the threads that read,
-write checkpoints and compact.
+Owns when it is opened and closed, not what is sent over it. Used by the threads that read, write
+checkpoints and compact.
 """
 
 from contextlib import suppress
@@ -21,13 +21,13 @@ class LaneConnection:
         self._connection: Connection | None = None
 
     def get(self) -> Connection:
-        """Connected; raises StoreUnavailable when the database cannot be reached."""
+        """The open connection; raises StoreUnavailable when the database is unreachable."""
         if self._connection is None or self._connection.closed:
             self._connection = self._lane.connect(self._purpose)
         return self._connection
 
     def drop(self) -> None:
-        """Let go of it, in whatever state it is."""
+        """Close it, whatever its state."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):

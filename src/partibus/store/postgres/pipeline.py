@@ -1,10 +1,10 @@
-"""Statements on their way: sent one after the other, answered in the same order.
+"""Pipelined statements: sent one after the other, answered in the same order.
 
 Owns the pipeline mode of one connection and the waiting for its socket. Each statement is a
-transaction of its own, so that one that fails undoes none before it. Knows neither lanes nor
-entries. Blocks; used by the thread that appends.
+separate transaction, so that a failed one undoes none before it. Knows neither lanes nor entries.
+Blocks; used by the thread that appends.
 
-The driver's own pipeline waits for all answers at each transaction's end, so this one speaks to
+The driver's own pipeline waits for all answers at each transaction's end, so this one uses
 `psycopg.pq`, the documented layer below it.
 """
 
@@ -42,7 +42,8 @@ class StatementPipeline:
     def receive(self, wakeup: "Wakeup | None" = None) -> int | None:
         """How many rows the oldest statement in flight has changed; raises what it raised.
 
-        None when the wakeup came first: then nothing was received."""
+        Returns None when the wakeup came first: then nothing was received.
+        """
         if wakeup is not None and self._is_woken(wakeup):
             return None
         result = self._next()
@@ -61,7 +62,7 @@ class StatementPipeline:
             self._pgconn.exit_pipeline_mode()
 
     def _is_woken(self, wakeup: "Wakeup") -> bool:
-        """Wait until the answer has arrived, or for the wakeup."""
+        """Wait for the answer or for the wakeup."""
         pgconn = self._pgconn
         while pgconn.is_busy():
             if wakeup.fileno() in self._wait(wakeup=wakeup):
@@ -78,7 +79,7 @@ class StatementPipeline:
         return pgconn.get_result()
 
     def _wait(self, *, writes: bool = False, wakeup: "Wakeup | None" = None) -> dict[int, int]:
-        """Wait for the socket; which descriptors are ready, and for what."""
+        """Wait for the socket; returns which descriptors are ready, and for what."""
         poll = select.poll()
         poll.register(self._pgconn.socket, select.POLLIN | (select.POLLOUT if writes else 0))
         if wakeup is not None:
@@ -109,7 +110,7 @@ class Wakeup:
         self._reader.recv(64)
 
     def close(self) -> None:
-        """Give both ends back."""
+        """Close both ends."""
         self._reader.close()
         self._writer.close()
 

@@ -1,8 +1,8 @@
 """Bodies from a lane: those of recent entries from memory, the others in one statement for many.
 
 Owns the reader thread with its connection. Neighbouring bodies are read together, and each is
-checked against the CRC-32C that lies before it, as in files. Planning needs the segment table and
-happens on the loop thread.
+checked against the CRC-32C before it, as in files. Planning needs the segment table and happens on
+the loop thread.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class DatabaseReaders:
         self._notify = notify
         self._worker = Worker(f"lane-read-{lane.number}")
         self._connection = LaneConnection(lane, "read")
-        """Of the thread."""
+        """Used by the thread."""
 
     def read_now(self, refs: list[Ref]) -> list[bytes] | None:
         """The bodies when all of them are in memory."""
@@ -78,12 +78,12 @@ class DatabaseReaders:
         return segment.base, segment.generation
 
     def forget(self, then: Callable[[], None]) -> None:
-        """Run `then`, on whatever thread, when all that was asked before has been read."""
+        """Run `then`, on any thread, when all earlier requests have been read."""
         if not self._worker.started or not self._worker.submit(then):
             then()
 
     def close(self) -> None:
-        """Answer what was asked, then end the thread."""
+        """Answer pending requests, then end the thread."""
         self._worker.submit(self._connection.drop)
         self._worker.close()
 
@@ -121,7 +121,7 @@ class DatabaseReaders:
     def _take(
         self, data: bytes, start: int, refs: list[Ref], first: int, last: int, bodies: list[bytes]
     ) -> None:
-        """Bodies whose checksums are right."""
+        """Take the bodies out, checking each checksum."""
         is_whole = sum(refs[last - 1]) <= start + len(data)
         bad = take_bodies(data, start, refs, first, last, bodies) if is_whole else last - 1
         if bad >= 0:

@@ -1,8 +1,8 @@
-"""The tables of a database that holds lanes, and how they come into being.
+"""The tables of a database with lanes, and how they are created.
 
 Owns the DDL, its version and the names of the tables. Every change of the schema is a further step
-in `MIGRATIONS`, which is never edited after its release. Knows nothing about the content of
-a row. Called when a lane is opened.
+in `MIGRATIONS`, which must never be edited after its release. Knows nothing about the content of a
+row. Called when a lane is opened.
 """
 
 from typing import Any, Final, LiteralString
@@ -46,7 +46,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     ALTER TABLE partibus.state ALTER COLUMN data SET STORAGE EXTERNAL;
     ALTER TABLE partibus.page ALTER COLUMN data SET STORAGE EXTERNAL;
     """,
-    # Compaction: a segment of a later generation holds what is left of [base, kept_until).
+    # Compaction: a segment of a later generation has the remains of [base, kept_until).
     """
     ALTER TABLE partibus.segment ADD COLUMN generation integer NOT NULL DEFAULT 0;
     ALTER TABLE partibus.segment ADD COLUMN kept_until bigint;
@@ -61,7 +61,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
 
 
 def migrate(connection: "psycopg.Connection[Any]") -> None:
-    """Bring the schema to the version of this release; two servers may try at the same time."""
+    """Migrate the schema to the version of this release; two servers may try at the same time."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         connection.execute("CREATE SCHEMA IF NOT EXISTS partibus")
@@ -83,6 +83,7 @@ def migrate(connection: "psycopg.Connection[Any]") -> None:
 def segment_table(lane: int, base: int, generation: int = 0) -> str:
     """The table with the entries of a lane from the position `base` on.
 
-    What compaction left of them is a later generation, under a name of its own."""
+    Their remains after compaction are a later generation, under another name.
+    """
     name = f"entry_{lane}_{base:016x}"
     return f"{name}_{generation}" if generation else name

@@ -1,7 +1,7 @@
 """The store in a PostgreSQL database.
 
 Owns the wiring of the parts that keep a lane log in a database: recovery, the writer of rows,
-readers, checkpoints. Knows no meaning of a record. Called by the broker.
+readers, checkpoints. Must never interpret a record. Called by the broker.
 """
 
 import secrets
@@ -31,12 +31,12 @@ from partibus.store.recovery import entry_records
 from partibus.store.table import SegmentTable
 
 SEGMENT_BYTES: Final = 32 << 20
-"""Small enough that the one that is written to, with those that may wait for compaction, stays
-within 256 MiB."""
+"""Small enough that the current one, with those that may wait for compaction, stays within 256
+MiB."""
 FIRST_POSITION: Final = 64
 """Position 0 means "no body"."""
 ENTRY_BYTES_MAX: Final = 512 << 20
-"""PostgreSQL takes a value of up to 1 GB."""
+"""PostgreSQL allows a value of up to 1 GB."""
 
 
 class PostgresStore(LaneLog):
@@ -70,7 +70,7 @@ class PostgresStore(LaneLog):
         )
         self._pages = LanePages(self._lane)
         self._connection: Connection | None = None
-        """Of recovery, until the commit thread has it."""
+        """Used by recovery, then by the commit thread."""
         super().__init__(
             self._lane.name,
             table,
@@ -86,18 +86,18 @@ class PostgresStore(LaneLog):
 
     @property
     def epoch(self) -> int:
-        """Of this writer; each one that takes the lane over has a higher one."""
+        """That of this writer; each takeover of the lane has a higher one."""
         return self._lane.epoch
 
     @property
     def is_superseded(self) -> bool:
-        """Whether the database has refused this writer, because another one came after it."""
+        """Whether the database has refused this writer, because a later one took over."""
         return self._lane.is_superseded
 
     # --- opening and closing ------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit what waits, end the threads, let others have the lane."""
+        """Commit pending entries, end the threads, release the lane."""
         super().close()
         self._compactor.close()
         self._tables.close()
@@ -184,24 +184,24 @@ class PostgresStore(LaneLog):
         self._keeper.checkpoint(position, states, increment, done)
 
     def compact(self, done: Done) -> bool:
-        """Give back what is dead before the last checkpoint, as far as it is worth it."""
+        """Free what is dead before the last checkpoint, as far as it is worth it."""
         if self._commit is None or self._down:
             return False
         return self._compactor.begin(self._keeper.position, done)
 
     @property
     def free_bytes(self) -> int | None:
-        """The database knows its own disk."""
+        """None: only the database knows its disk."""
         return None
 
     @property
     def disk_bytes(self) -> int:
-        """What the entries and the checkpoint take, without what the database adds."""
+        """The bytes of the entries and the checkpoint, without the database's overhead."""
         return self._table.sealed_bytes + self._tail - self._base + self._keeper.kept_bytes
 
 
 class LanePages:
-    """The pages of the latest checkpoint, by a connection of their own; it is made when needed."""
+    """The pages of the latest checkpoint, over a connection that is made when needed."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -219,5 +219,5 @@ class LanePages:
         return page
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.drop()

@@ -1,4 +1,4 @@
-"""A server for tests that runs somewhere: its namespaces, by its connection string.
+"""A test server that runs elsewhere: its namespaces, by its connection string.
 
 Owns the handle of a server that something else started with `--testing`. Servers that the
 kit starts itself are handles of this kind too (`kit.server`, `partibus.testing.containers`).
@@ -12,7 +12,7 @@ from partibus.testing.kit.namespace import Namespace, new_namespace
 
 
 class TestingServer:
-    """A server that makes a namespace for each test."""
+    """A server that creates a namespace for each test."""
 
     __test__ = False  # not a test, whatever its name begins with
 
@@ -24,7 +24,7 @@ class TestingServer:
         self._connection_text = connection_string
         self._control = Control(connection, ca_file)
         self.own = Namespace(connection, ca_file=ca_file)
-        """The server's own namespace, which all tests share that use no other."""
+        """The server's own namespace, shared by all tests that use no other."""
 
     @property
     def connection_string(self) -> str:
@@ -33,20 +33,20 @@ class TestingServer:
 
     @property
     def http_url(self) -> str:
-        """Where it answers HTTP."""
+        """Its HTTP address."""
         return self._control.url
 
     @property
     def ca_file(self) -> str | None:
-        """The certificate to trust for TLS, which administration clients always speak."""
+        """The certificate to trust for TLS, which administration clients always use."""
         return self._control.ca_file
 
     def namespace(self, name: str | None = None) -> Namespace:
-        """A new namespace, empty but for what the server's file declares."""
+        """A new namespace, empty except for what the server's file declares."""
         return new_namespace(self._control, name)
 
     def namespaces(self) -> list[str]:
-        """The names of those that were made and not deleted."""
+        """The names of those that were created and not deleted."""
         found = self._control.ask("GET", "/namespaces")["namespaces"]
         return [namespace["name"] for namespace in found]
 
@@ -54,4 +54,4 @@ class TestingServer:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Who attached to a server does not stop it."""
+        """A server that was only attached to is not stopped."""

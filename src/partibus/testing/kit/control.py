@@ -1,8 +1,8 @@
-"""Requests to a server for tests: signed JSON over HTTP, with the standard library alone.
+"""Requests to a test server: signed JSON over HTTP, with only the standard library.
 
-Owns the token, the exchange and the error that a refusal becomes. Each request has a connection of
-its own, so that it can be used from any thread and after the server closed others. What the
-requests mean is for those who make them.
+Owns the token, the exchange and the error for a refusal. Each request has its own connection, so
+that it can be used from any thread and after the server closed others. The callers know what the
+requests mean.
 """
 
 import http.client
@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 
 
 class BusRefused(Exception):
-    """The server did not do what was asked; the text is its own, and says what to do."""
+    """The server refused the request; the text is its own, and says what to do."""
 
     def __init__(self, text: str, status: int, condition: str) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
-"""Lengths of time as tests write them, in the words of the server.
+"""Durations as tests write them, in the server's form.
 
-Owns the three forms that the kit takes: text (`7d`, `1m30s`, `P7D`), a `timedelta`, or a number of
-seconds. What is too long is the server's to say.
+Owns the three forms that the kit accepts: text (`7d`, `1m30s`, `P7D`), a `timedelta`, or a number
+of seconds. The server decides what is too long.
 """
 
 import datetime

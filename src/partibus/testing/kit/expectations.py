@@ -1,7 +1,7 @@
 """What a test expects in an entity, and the error when it is not there.
 
 Owns the comparison of messages with expectations and the text of its failure, which names each
-message that is missing, unexpected or different, and in what. It asks nobody for messages.
+message that is missing, unexpected or different, and how. It must never fetch messages itself.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _FIELDS: Final = tuple(field.name for field in fields(Message))
 
 
 class Expected:
-    """A message by the fields that matter to the test; all others may be anything."""
+    """A message by the fields that matter to the test; all others are ignored."""
 
     def __init__(self, given: dict[str, object]) -> None:
         unknown = sorted(set(given) - set(_FIELDS))
@@ -24,7 +24,7 @@ class Expected:
         self.given = given
 
     def differences(self, message: Message) -> list[str]:
-        """In what a message is another; none when it is the one."""
+        """The fields in which a message differs; empty when it matches."""
         found = [(name, want, getattr(message, name)) for name, want in self.given.items()]
         return [
             f"{name} is {value!r}, expected {want!r}"
@@ -59,7 +59,7 @@ def expected(expectation: Expectation) -> Expected:
 def complaint(
     where: str, wanted: Sequence[Expected], found: Sequence[Message], in_any_order: bool
 ) -> str | None:
-    """What is wrong, line by line; None when all is as expected."""
+    """What is wrong, line by line; None when everything is as expected."""
     pairs = _matched(wanted, found) if in_any_order else _in_order(wanted, found)
     if all(
         want is not None and got is not None and not want.differences(got) for want, got in pairs
@@ -84,7 +84,7 @@ def _in_order(wanted: Sequence[Expected], found: Sequence[Message]) -> Pairs:
 
 
 def _matched(wanted: Sequence[Expected], found: Sequence[Message]) -> Pairs:
-    """Each expectation with the first message that fits it and no other expectation took."""
+    """Each expectation with the first matching message that no other expectation took."""
     left = list(found)
     pairs: Pairs = []
     for want in wanted:
@@ -132,5 +132,5 @@ def _is_same(name: str, want: object, value: object) -> bool:
 
 
 def _plain(properties: dict[object, object]) -> dict[object, object]:
-    """Types of AMQP are those of Python with a name of their own."""
+    """AMQP types are Python types with another name."""
     return {key: bytes(v) if isinstance(v, bytearray) else v for key, v in properties.items()}

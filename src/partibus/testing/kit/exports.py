@@ -1,6 +1,6 @@
 """The names of the kit in one place, loaded together when the first of them is used.
 
-Owns nothing but the list; `partibus.testing` is where users find them.
+Owns only the list; users find them in `partibus.testing`.
 """
 
 from partibus.testing.kit.attached import TestingServer

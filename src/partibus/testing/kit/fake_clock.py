@@ -1,7 +1,7 @@
-"""The clock of a namespace, in the hands of a test.
+"""The clock of a namespace, controlled by a test.
 
-Owns the words in which a test moves time. The server does it: when `advance` returns, locks that
-ended are free, scheduled messages have arrived, and what lived for long enough is gone.
+Owns the methods by which a test advances time. The server does it: when `advance` returns, expired
+locks are free, due scheduled messages are active, and expired messages are gone.
 """
 
 import datetime
@@ -17,16 +17,16 @@ class FakeClock:
         self._control = control
 
     def advance(self, by: Duration) -> datetime.datetime:
-        """Let time pass; answers what time it is then. All that falls due has happened."""
+        """Let time pass; returns the new time. Everything that falls due has happened."""
         return _moment(self._control.ask("POST", "/clock/advance", {"by": spoken(by)}))
 
     def now(self) -> datetime.datetime:
-        """The time of the namespace, in UTC: from here reckon what you schedule."""
+        """The time of the namespace, in UTC: use it as the base for scheduling."""
         return _moment(self._control.ask("GET", "/clock"))
 
     @property
     def advanced(self) -> datetime.timedelta:
-        """By how much it is ahead of the machine's."""
+        """How far it is ahead of the machine's."""
         answer = self._control.ask("GET", "/clock")
         return datetime.timedelta(milliseconds=int(answer["advanced_ms"]))
 

@@ -1,8 +1,8 @@
-"""Faults of a namespace, in the hands of a test (docs/guides/faults.md).
+"""Faults of a namespace, controlled by a test (docs/guides/faults.md).
 
-Owns the words in which a test breaks things. A fault that lasts ends with its `with` block, after
-`lasting`, by `clear`, or with the namespace. The server does the breaking: what was asked for
-holds when the call returns.
+Owns the methods by which a test injects faults. A lasting fault ends with its `with` block, after
+`lasting`, by `clear`, or with the namespace. The server injects it: the fault is active when the
+call returns.
 """
 
 from types import TracebackType
@@ -13,7 +13,7 @@ from partibus.testing.kit.durations import Duration, milliseconds
 
 
 class Fault:
-    """A fault that lasts; as a context manager it ends with the block."""
+    """A lasting fault; as a context manager it ends with the block."""
 
     def __init__(self, control: Control, key: str) -> None:
         self._control = control
@@ -21,7 +21,7 @@ class Fault:
         """Its name in `Faults.standing`."""
 
     def end(self) -> None:
-        """Nothing is wrong any more, as far as this fault goes."""
+        """End this fault."""
         self._control.ask("DELETE", "/faults", key=self.key)
 
     def __enter__(self) -> Self:
@@ -37,7 +37,7 @@ class Fault:
 
 
 class Faults:
-    """Breaks one namespace on purpose; others on the same server notice nothing."""
+    """Injects faults into one namespace; others on the same server are not affected."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -49,7 +49,7 @@ class Faults:
         return self._begin(f"store {store}", lasting, kind="store", store=store, mode="down")
 
     def store_full(self, store: int = 0, *, lasting: Duration | None = None) -> Fault:
-        """A store has no space left; in memory that looks like one that is down."""
+        """A store has no space left; in memory that looks like a store that is down."""
         return self._begin(f"store {store}", lasting, kind="store", store=store, mode="full")
 
     def store_slow(self, by: Duration, store: int = 0, *, lasting: Duration | None = None) -> Fault:
@@ -75,17 +75,17 @@ class Faults:
     # --- at once --------------------------------------------------------------------------------
 
     def drop_locks(self, entity: str) -> int:
-        """All locks of an entity are lost; answers how many there were."""
+        """All locks of an entity are lost; returns how many there were."""
         return int(self._ask(kind="locks", entity=entity)["count"])
 
     def close_connections(self) -> int:
-        """All clients of the namespace are sent away; answers how many there were."""
+        """All client connections of the namespace are closed; returns how many there were."""
         return int(self._ask(kind="connections")["count"])
 
     # --- all ------------------------------------------------------------------------------------
 
     def standing(self) -> list[dict[str, Any]]:
-        """What is wrong now, and for how long still."""
+        """The active faults, and how long each still lasts."""
         found: list[dict[str, Any]] = self._control.ask("GET", "/faults")["faults"]
         return found
 

@@ -1,8 +1,7 @@
-"""Messages of a namespace, looked at without touching them, or put there by a test.
+"""Messages of a namespace, peeked or sent by a test.
 
-Owns the record that a test compares with, the peek behind it, and the send of what a test
-arranges: over AMQP with our own client, in a thread of its own, so that they may be called from a
-coroutine too.
+Owns the record that a test compares with, the peek behind it, and the sending of test data: over
+AMQP with our own client, in a separate thread, so that they may be called from a coroutine too.
 """
 
 import asyncio
@@ -25,10 +24,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Message:
-    """One message as it lies in an entity."""
+    """One message of an entity."""
 
     body: object
-    """Text where the bytes are UTF-8, else bytes; what an AMQP value or sequence holds."""
+    """Text if the bytes are UTF-8, else bytes; or the content of an AMQP value or sequence."""
     sequence_number: int
     state: str
     """`active` (locked or not), `deferred` or `scheduled`."""
@@ -42,7 +41,7 @@ class Message:
     partition_key: str | None = None
     delivery_count: int = 0
     properties: Mapping[str, object] = field(default_factory=dict)
-    """The application properties, without those that say why it was dead-lettered."""
+    """The application properties, without the dead-letter reason and description."""
     dead_letter_reason: str | None = None
     dead_letter_description: str | None = None
     dead_letter_source: str | None = None
@@ -64,7 +63,7 @@ def send_all(
 
 
 def _aside(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine in a loop of its own, whatever loop runs here."""
+    """Run a coroutine in a separate loop, whatever loop runs here."""
     with ThreadPoolExecutor(1, "partibus-testing") as aside:
         return aside.submit(asyncio.run, work).result()
 

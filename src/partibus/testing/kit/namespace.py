@@ -1,8 +1,8 @@
 """A namespace of a server for tests, as a test uses it.
 
 Owns the handle: the connection string for the program under test, entities, messages, clock and
-faults of this namespace alone. It works the same whether the server runs in this process, in
-another one, or in a container.
+faults of this namespace only. It works the same whether the server runs in this process, in another
+one, or in a container.
 """
 
 import time
@@ -33,7 +33,7 @@ class Namespace:
         self._connection = connection
         self._control = Control(connection, ca_file)
         self._owner = owner
-        """Who can delete it; None for the server's own namespace."""
+        """What can delete it; None for the server's own namespace."""
         self.ca_file = ca_file
         self.clock = FakeClock(self._control)
         self.faults = Faults(self._control)
@@ -47,12 +47,12 @@ class Namespace:
 
     @property
     def connection_string(self) -> str:
-        """What the program under test connects with; data and administration clients alike."""
+        """The connection string for the program under test; for data and administration clients."""
         return self._connection.text()
 
     @property
     def http_url(self) -> str:
-        """Where it answers HTTP."""
+        """Its HTTP address."""
         return self._control.url
 
     # --- entities -----------------------------------------------------------------------------
@@ -60,19 +60,20 @@ class Namespace:
     def create_queue(self, name: str, **properties: object) -> str:
         """A queue with properties as in a definitions file: `lock_duration="PT30S"` and so on.
 
-        Answers its name."""
+        Returns its name.
+        """
         return self._create("queue", name, properties)
 
     def create_topic(self, name: str, **properties: object) -> str:
-        """A topic; answers its name."""
+        """A topic; returns its name."""
         return self._create("topic", name, properties)
 
     def create_subscription(self, topic: str, name: str, **properties: object) -> str:
-        """A subscription, which gets every message unless it has rules; answers its path."""
+        """A subscription, which gets every message unless it has rules; returns its path."""
         return self._create("subscription", f"{topic}/subscriptions/{name}", properties)
 
     def delete_entity(self, path: str) -> None:
-        """An entity goes with its messages."""
+        """Delete an entity with its messages."""
         self._control.ask("DELETE", f"/entities/{path}")
 
     def entities(self) -> list[str]:
@@ -111,7 +112,7 @@ class Namespace:
         properties: dict[str, object] | None = None,
         time_to_live: Duration | None = None,
     ) -> None:
-        """Put messages into a queue or topic, without an SDK: what a test begins with."""
+        """Put messages into a queue or topic, without an SDK: initial data of a test."""
         life_ms = None if time_to_live is None else milliseconds(time_to_live)
         messages = [
             OutgoingMessage(
@@ -128,7 +129,7 @@ class Namespace:
         send_all(self._connection, path, self.ca_file, messages)
 
     def messages(self, path: str) -> list[Message]:
-        """All messages of an entity, without touching them."""
+        """All messages of an entity, by peeking."""
         return peek_all(self._connection, path, self.ca_file)
 
     def dead_letters(self, path: str) -> list[Message]:
@@ -144,9 +145,10 @@ class Namespace:
         in_any_order: bool = False,
         within: float = 0.0,
     ) -> None:
-        """An entity holds these messages and no others, locked ones included.
+        """An entity has exactly these messages, including locked ones.
 
-        Where a program sends in its own time, `within` says for how many seconds to wait."""
+        If the program needs time to send, `within` is how many seconds to wait.
+        """
         self._assert(path, path, wanted, state, in_any_order, within)
 
     def assert_dead_letters(
@@ -157,12 +159,12 @@ class Namespace:
         in_any_order: bool = False,
         within: float = 0.0,
     ) -> None:
-        """Its dead-letter queue holds these and no others; `expect(dead_letter_reason=...)`."""
+        """Its dead-letter queue has exactly these; `expect(dead_letter_reason=...)`."""
         where = f"{path}/{DEAD_LETTER_PATH}"
         self._assert(f"dead letters of {path}", where, wanted, "active", in_any_order, within)
 
     def assert_empty(self, path: str) -> None:
-        """An entity holds no message in any state, and its dead-letter queue none either."""
+        """An entity has no messages in any state, and none in its dead-letter queue."""
         found = self.messages(path)
         report = complaint(path, (), found, False)
         assert report is None, report
@@ -192,11 +194,11 @@ class Namespace:
     # --- its life -------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """No entities but those of the server's file, no messages, no faults."""
+        """Only the entities of the server's file, no messages, no faults."""
         self._control.ask("POST", "/reset")
 
     def delete(self) -> None:
-        """The namespace goes with all that is in it; the server's own is emptied."""
+        """Delete the namespace with its contents; the server's own is emptied."""
         if self._owner is None:
             self.reset()
         else:
@@ -216,7 +218,7 @@ class Namespace:
 
 
 def new_namespace(control: Control, name: str | None) -> Namespace:
-    """A namespace beside the server's own, with nothing in it but what its file declares."""
+    """An additional namespace, with only what the server's file declares."""
     made = control.ask("POST", "/namespaces", {} if name is None else {"name": name})
     connection = replace(control.connection, policy=made["key_name"], key=made["key"])
     return Namespace(connection, owner=control, ca_file=control.ca_file)

@@ -1,10 +1,10 @@
-"""The stock Python client without its naps, for as long as a test wants that.
+"""The stock Python client without its fixed sleeps, for the duration of a test.
 
 Owns one thing: the fixed sleeps between the steps of a handshake (50 and 100 ms) and of the thread
-that keeps a connection alive (1 s) become short ones, in the modules of `azure.servicebus` alone.
-They add up to a second for each sender and receiver that is opened and closed, which is most of
-the time of a suite. What the client says and does stays as it is, and so do its retries and their
-waits. The fixture `quick_sdk` is the same for a test.
+that keeps a connection alive (1 s) become short ones, only in the modules of `azure.servicebus`.
+They add up to a second for each sender and receiver that is opened and closed, which is most of the
+time of a suite. The behaviour of the client does not change, nor do its retries and their waits.
+The fixture `quick_sdk` does the same for a test.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _PACKAGE: Final = "azure.servicebus"
 
 
 class _QuickTime:
-    """The module `time`, with shorter naps."""
+    """The module `time`, with shorter sleeps."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(time, name)
@@ -34,7 +34,7 @@ class _QuickTime:
 
 
 class _QuickAsyncio:
-    """The module `asyncio`, with shorter naps."""
+    """The module `asyncio`, with shorter sleeps."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(asyncio, name)
@@ -52,7 +52,7 @@ def _shortened(seconds: float) -> float:
 
 @contextmanager
 def quick_sdk() -> Iterator[None]:
-    """Shorten the naps of the client within the block; a client that is not installed has none."""
+    """Shorten the sleeps of the client within the block; without the client this does nothing."""
     try:
         import azure.servicebus
         import azure.servicebus.aio  # noqa: F401

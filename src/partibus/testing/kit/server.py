@@ -1,8 +1,8 @@
 """A server in this process, for the stock clients: ready in some ten milliseconds.
 
-Owns a thread with an event loop of its own, and the server on it: everything in memory, on a free
-port of loopback, with a development certificate. It is the server that `partibus serve --testing`
-runs, listener, store and all; nothing is left out but the process.
+Owns a thread with its own event loop, and the server on it: everything in memory, on a free port of
+loopback, with a development certificate. It is the complete server that `partibus serve --testing`
+runs, only without a separate process.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 START_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 30.0
 SOCKETS_MAX: Final = 4096
-"""A test process has descriptors for no more, as a rule."""
+"""Usually a test process has no descriptors for more."""
 
 
 class Server(TestingServer):
-    """A server for tests, from `start` to `stop`; as a context manager it does both."""
+    """A test server, from `start` to `stop`; as a context manager it does both."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Server(TestingServer):
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`config` declares entities that every namespace begins with."""
+        """`config` declares entities that every namespace starts with."""
         self._flags: Mapping[str, object] = {
             "testing": True,
             "config": config,

@@ -1,4 +1,4 @@
-"""Whether a declared pipeline can work, asked of the bus and of Spark, with no message touched.
+"""Whether a declared pipeline can work, checked with the bus and Spark, without touching messages.
 
 Owns the check of a file as a whole: entities, functions, columns, and, if wanted, whether Spark's
 master answers. Called by `partibus pipeline check`, and by `pipeline run` before it begins.
@@ -46,11 +46,11 @@ class CheckReport:
 
 
 def check_names(declared: Declared) -> None:
-    """What can be asked without Spark: entities of the bus, the files of a capture, rules."""
+    """What can be checked without Spark: entities of the bus, the files of a capture, rules."""
     settings = declared.settings
     try:
         if isinstance(settings, TransformSettings):
-            check_entities(settings)  # its target may be no entity
+            check_entities(settings)  # its target may not be an entity
         else:
             for key in keys_of(type(settings), "entity"):
                 find_entity(settings.bus, key, getattr(settings, key))
@@ -84,7 +84,7 @@ _LOOKS: Final[dict[str, Callable[[Any], None]]] = {
     "deadletters": _look_at_rules,
     "analytics": _look_at_entities,
 }
-"""What the verbs of these kinds look at before Spark starts."""
+"""What the verbs of these kinds check before Spark starts."""
 
 
 def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:

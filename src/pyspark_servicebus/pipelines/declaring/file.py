@@ -1,8 +1,8 @@
 """A pipeline declared in a TOML file, read and checked as a whole.
 
-Owns the sections of the file and the way from them to the settings of a pipeline. Every complaint
-has the line that it is about, and all of them come at once. Nothing but the file is read here:
-`check` finds out whether entities and columns exist.
+Owns the sections of the file and how they become the settings of a pipeline. Every error has its
+line, and all are reported at once. It must never read anything but the file: `check` finds out
+whether entities and columns exist.
 """
 
 import re
@@ -45,7 +45,7 @@ _WHERE: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     **{name: (("source", name),) for name in _SOURCE_SETTINGS},
     **{name: (("sink", name),) for name in _SINK_SETTINGS},
 }
-"""Where a file has what the settings of a transform call by another name."""
+"""Where a file uses another name than the settings of a transform."""
 
 
 class FileError(SettingsError):
@@ -68,7 +68,7 @@ class Declared:
     metrics_port: int | None = None
 
     def error(self, error: SettingsError) -> FileError:
-        """A complaint about the settings, with its line."""
+        """An error about the settings, with its line."""
         return FileError("\n".join(_placed(self.file, self.lines, error, (self.kind.name,))))
 
 
@@ -81,7 +81,8 @@ def load_declared(
 ) -> Declared:
     """Read a file; FileError lists everything that is wrong with it.
 
-    `default_bus` is for a file that names none, or, forced, instead of what it names."""
+    `default_bus` is for a file that names none, or, if forced, replaces the named one.
+    """
     try:
         text = file.read_text(encoding="utf-8")
         table = tomllib.loads(text)
@@ -95,7 +96,7 @@ def load_declared(
 
 
 class _Reader:
-    """Reads one file, and gathers complaints."""
+    """Reads one file, and collects errors."""
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class _Reader:
             if isinstance(written := own.get(key), str):
                 own[key] = _place(self._file.parent, written)
         needs_bus = not any(key in own for key in ("connection_string", "connection_string_ref"))
-        if needs_bus and ("captured" not in own or self._has_bus):  # what was captured needs none
+        if needs_bus and ("captured" not in own or self._has_bus):  # captured messages need no bus
             own |= self._bus()
         if schedule.kind == "continuous":
             if not any(found.key == "continuous" for found in settings_of(kind.settings_type())):
@@ -308,7 +309,7 @@ class _Reader:
     def _options(
         self, left: dict[str, Any], section: str, known: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """What is left of a section, as options of the data source."""
+        """The rest of a section, as options of the data source."""
         names = {name.lower(): name for name in known}
         found = []
         for key, value in left.items():
@@ -325,7 +326,7 @@ class _Reader:
 def _placed(
     file: Path, lines: TomlLines, error: SettingsError, section: tuple[str, ...]
 ) -> list[str]:
-    """The complaints of an error, each with the line of what it is about."""
+    """The errors of an exception, each with its line."""
     if isinstance(error, FileError):
         return list(error.complaints)
     if isinstance(error, StepError):
@@ -360,7 +361,7 @@ def _no_such(key: str, known: tuple[str, ...]) -> str:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings of Spark; keys with dots are tables for TOML."""
+    """Settings of Spark; keys with dots are tables in TOML."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -369,7 +370,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def _place(beside: Path, path: str) -> str:
-    """A path beside the file, or a URI as it is."""
+    """A path relative to the file, or a URI unchanged."""
     return path if "://" in path else str((beside / Path(path).expanduser()).absolute())
 
 

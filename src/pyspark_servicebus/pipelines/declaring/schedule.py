@@ -1,8 +1,8 @@
-"""When a pipeline runs: once, at intervals, at times of the clock, or all the time.
+"""When a pipeline runs: once, at intervals, at times of day, or continuously.
 
-Owns the words of a schedule and the arithmetic of the next run. A run that takes longer than its
-interval is followed at the next moment that is due: runs never overlap, and missed ones are not
-made up for. Pure: the time is passed in.
+Owns the syntax of a schedule and the computation of the next run. After a run that takes longer
+than its interval, the next one starts at the next due time: runs never overlap, and missed ones are
+skipped. Pure: the time is passed in.
 """
 
 import datetime
@@ -40,7 +40,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Moments of the clock, to the minute, as cron has them."""
+    """Times of day, to the minute, as in cron."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -49,7 +49,7 @@ class Times:
     weekdays: frozenset[int]
     """As ISO counts them: Monday is 1, Sunday is 7."""
     either_day: bool
-    """Days of the month and of the week are both named: either will do."""
+    """Days of the month and of the week are both given: either matches."""
 
     def after(self, moment: datetime.datetime) -> datetime.datetime:
         """The first of them that is later."""
@@ -114,7 +114,7 @@ class Schedule:
         return due if due >= now and due > began else due + step
 
     def first_run(self, now: datetime.datetime) -> datetime.datetime:
-        """When to run first: at once, unless times are named."""
+        """When to run first: at once, unless times are given."""
         return self.times.after(now) if self.times is not None else now
 
     def as_text(self) -> str:

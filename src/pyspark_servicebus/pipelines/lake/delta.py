@@ -1,8 +1,8 @@
 """Delta tables without a JVM: a window is one commit, and one commit only.
 
 Owns the use of delta-rs. A commit carries the id of the capture and the number of the window as an
-application transaction, so that a window that is committed again adds nothing. Files lie where the
-capture has put them, inside the table's folder.
+application transaction, so that committing a window again adds nothing. Files are where the capture
+has put them, inside the table's folder.
 """
 
 import json
@@ -38,7 +38,7 @@ def open_table(lake: Lake) -> "DeltaTable":
 
 
 def make_table(lake: Lake, schema: pa.Schema) -> "DeltaTable":
-    """The table; made with these columns when there is none."""
+    """The table; created with these columns if it does not exist."""
     from deltalake import DeltaTable
 
     if is_delta(lake):
@@ -48,7 +48,7 @@ def make_table(lake: Lake, schema: pa.Schema) -> "DeltaTable":
 
 
 def commit_window(lake: Lake, window: Window, schema: pa.Schema) -> bool:
-    """Add the files of a window, once; whether this call did it."""
+    """Add the files of a window, once; returns whether this call did it."""
     from deltalake import CommitProperties, Transaction
 
     table = make_table(lake, schema)
@@ -69,7 +69,7 @@ def commit_window(lake: Lake, window: Window, schema: pa.Schema) -> bool:
 
 
 def compact_table(lake: Lake, file_bytes: int) -> dict[str, Any]:
-    """Put small files together; readers of the table see the old ones or the new ones."""
+    """Merge small files; readers of the table see the old ones or the new ones."""
     return open_table(lake).optimize.compact(target_size=file_bytes)
 
 
@@ -85,7 +85,7 @@ def _action(file: CapturedFile) -> Any:
 
 
 def added(path: str, size: int, stats: Mapping[str, Any]) -> Any:
-    """The line of a commit that brings one file."""
+    """The line of a commit that adds one file."""
     from deltalake.transaction import AddAction
 
     return AddAction(

@@ -1,8 +1,8 @@
 """Frames of any columns as commits of a Delta table, without a JVM.
 
-Owns the way of a batch into a table: the executors write Parquet files into its folder, and one
-commit with the number of the batch makes them count. A file that no commit names is nobody's. It is
-the way of captures (`delta`), for columns that are not those of messages.
+Owns how a batch is added to a table: the executors write Parquet files into its folder, and one
+commit with the number of the batch makes them valid. Files without a commit are ignored. The same
+method as for captures (`delta`), for other columns than those of messages.
 """
 
 import uuid
@@ -26,7 +26,7 @@ _TOLD_SCHEMA: Final = pa.schema(
 
 
 def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -> bool:
-    """Add a batch to the table, once; whether this call did it."""
+    """Add a batch to the table, once; returns whether this call did it."""
     from deltalake import CommitProperties, Transaction
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,8 +1,8 @@
 """Messages from the bus to Parquet files of a window, in the executors.
 
 Owns the files of one task: which folder a message belongs to, how much is put into a row group, and
-what is reported to the driver of each file. Everything is written under a staging name that no
-reader of Parquet looks at; a try that fails leaves nothing that counts.
+what is reported to the driver about each file. Everything is written under a staging name that
+readers of Parquet ignore; a failed attempt leaves nothing valid.
 """
 
 import uuid
@@ -54,15 +54,15 @@ REPORT_DDL: Final = (
 
 
 def _form(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: a dictionary of what is never the same costs and gives nothing, nor
-    does the least of all bodies."""
+    """How columns are written: a dictionary for unique values costs and gains nothing, nor does a
+    minimum of bodies."""
     repeated = [name for name in schema.names if name not in UNIQUE]
     ordered = [name for name in schema.names if name not in ("body", RAW_COLUMN)]
     return {"compression": "zstd", "use_dictionary": repeated, "write_statistics": ordered}
 
 
 class _Spans:
-    """What a file holds of each fragment, as far as it is written."""
+    """What a file contains of each fragment so far."""
 
     def __init__(self) -> None:
         self.by_fragment: dict[int, list[int]] = {}
@@ -81,7 +81,7 @@ class _Spans:
 
 
 class StagedFile:
-    """One file on its way."""
+    """One file being written."""
 
     def __init__(self, lake: Lake, staged: str, folder: str, window: str, schema: pa.Schema):
         self.lake, self.staged, self.folder = lake, staged, folder
@@ -151,7 +151,8 @@ class TaskFiles:
         self._open: OrderedDict[str, StagedFile] = OrderedDict()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-        """Put messages into their files; returns the reports of files that were closed for room."""
+        """Add messages to their files; returns the reports of files that were closed to make
+        room."""
         table = pa.Table.from_batches([batch]).cast(self._schema)
         for fragment, part in by_fragment(table):
             for folder, rows in self._by_folder(fragment, part):
@@ -173,7 +174,7 @@ class TaskFiles:
         file.add(fragment, rows)
 
     def _by_folder(self, fragment: int, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Messages of one fragment by their folder; mostly there is one."""
+        """Messages of one fragment by their folder; usually there is one."""
         template = self._template
         if not template.has_time:
             yield template.path(fragment, 0), table
@@ -183,7 +184,7 @@ class TaskFiles:
         starts = pc.multiply(pc.divide(times, width), width)
         found = pc.unique(starts).to_pylist()
         for start in found:
-            # To choose rows is to copy their bodies.
+            # Selecting rows copies their bodies.
             rows = table if len(found) == 1 else table.filter(pc.equal(starts, start))
             yield template.path(fragment, start), rows
 
@@ -191,7 +192,7 @@ class TaskFiles:
 def window_writer(
     parts: list[BusPartition], advice: LossAdvice | None, terms: TaskTerms
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: places in `parts` in, what was written of them out."""
+    """The function for `mapInArrow`: positions in `parts` in, reports of what was written out."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = TaskFiles(terms)

@@ -1,8 +1,8 @@
-"""The folder or bucket that captures are written to, and the few things done with it.
+"""The folder or bucket that captures are written to, and its operations.
 
-Owns the way from a path or a URI to a filesystem (local paths, and what Arrow knows: s3, gs, abfs,
-hdfs), texts that are there whole or not at all, and moves that may be repeated. Everything of ours
-that is not data lies under `_capture`, where readers of Parquet do not look.
+Owns the filesystem for a path or a URI (local paths, and what Arrow supports: s3, gs, abfs, hdfs),
+texts that are written completely or not at all, and moves that may be repeated. Everything of ours
+that is not data is under `_capture`, which readers of Parquet ignore.
 """
 
 import contextlib
@@ -44,17 +44,17 @@ class Lake:
         return f"Lake({self.uri})"
 
     def full(self, path: str) -> str:
-        """A path as the filesystem knows it."""
+        """A path as the filesystem uses it."""
         return f"{self.root}/{path}" if path else self.root
 
     def url(self, path: str) -> str:
-        """A path as Spark and others know it."""
+        """A path as Spark and others use it."""
         return self.full(path) if self.is_local else f"{self.uri.rstrip('/')}/{path}"
 
     # --- texts ----------------------------------------------------------------------------
 
     def read_json(self, path: str) -> dict[str, Any] | None:
-        """A table that was written here; None when there is none."""
+        """A JSON file that was written here; None if it does not exist."""
         try:
             with self._files.open_input_stream(self.full(path)) as stream:
                 found: dict[str, Any] = json.loads(stream.read())
@@ -63,7 +63,7 @@ class Lake:
             return None
 
     def write_json(self, path: str, table: dict[str, Any]) -> None:
-        """Write a table: all of it, durably, or nothing."""
+        """Write a JSON file: completely and durably, or not at all."""
         text = json.dumps(table, indent=1) + "\n"
         if self.is_local:
             write_atomically(Path(self.full(path)), text)
@@ -89,7 +89,7 @@ class Lake:
         return int(self._info(path).size or 0)
 
     def names(self, folder: str) -> list[str]:
-        """The files directly in a folder, in order; none when there is no such folder."""
+        """The files directly in a folder, in order; empty when there is no such folder."""
         chosen = fs.FileSelector(self.full(folder), allow_not_found=True)
         found = self._files.get_file_info(chosen)
         return sorted(info.base_name for info in found if info.type == fs.FileType.File)
@@ -101,7 +101,7 @@ class Lake:
         return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
     def paths(self) -> list[str]:
-        """Every file but ours, in order, relative to the target."""
+        """Every file except ours, in order, relative to the target."""
         chosen = fs.FileSelector(self.root, allow_not_found=True, recursive=True)
         found = (
             info.path[len(self.root) :].lstrip("/")
@@ -111,7 +111,7 @@ class Lake:
         return sorted(path for path in found if not is_hidden(path))
 
     def move(self, source: str, target: str) -> None:
-        """Give a file its final name; one that was moved already is left there."""
+        """Give a file its final name; ignored if it was already moved."""
         if not self.exists(source):
             if self.exists(target):
                 return
@@ -124,17 +124,17 @@ class Lake:
         self._files.move(self.full(source), self.full(target))
 
     def delete(self, path: str) -> None:
-        """Delete a file; it may be gone."""
+        """Delete a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._files.delete_file(self.full(path))
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with what is in it; it may be gone."""
+        """Delete a folder with its contents, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._files.delete_dir(self.full(folder))
 
     def sync(self, path: str) -> None:
-        """Make a file durable, where that is to be asked for."""
+        """Make a file durable, where that is necessary."""
         if self.is_local:
             descriptor = os.open(self.full(path), os.O_RDONLY)
             try:
@@ -159,5 +159,5 @@ class Lake:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers of Parquet pass a path over."""
+    """Whether readers of Parquet ignore a path."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -1,8 +1,8 @@
-"""What a capture holds: one manifest for each window, and one for each compaction.
+"""What a capture contains: one manifest for each window, and one for each compaction.
 
-Owns their form and where they lie. A window's manifest is the moment at which the window counts: it
-names every file with its rows, bytes and numbers, before any of them has its final name. A
-compaction's manifest says which files took the place of which. Together they list the files of now.
+Owns their form and where they are. A window is valid once its manifest is written: it names every
+file with its rows, bytes and numbers, before any of them has its final name. A compaction's
+manifest says which files replaced which. Together they list the current files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ STAGING: Final = f"{OWN}/staging"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a file or window holds of one fragment."""
+    """What a file or window contains of one fragment."""
 
     first: int
     """The sequence number of the first message, as `sequence_number` has it."""
@@ -46,7 +46,7 @@ class CapturedFile:
     last_enqueued_ms: int
     fragments: dict[int, Span] = field(default_factory=dict)
     staged: str | None = None
-    """Where it lies until it has its final name."""
+    """Where it is until it has its final name."""
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "CapturedFile":
@@ -66,7 +66,7 @@ class Window:
     closed_ms: int
     files: tuple[CapturedFile, ...] = ()
     is_empty: bool = False
-    """Whether it stands for a time in which nothing came."""
+    """Whether it stands for a period without messages."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -101,7 +101,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """One file in the place of several."""
+    """One file that replaces several."""
 
     name: str
     file: CapturedFile
@@ -118,7 +118,7 @@ def window_name(app: str, batch: int) -> str:
 
 
 def window_numbers(lake: Lake, app: str) -> list[int]:
-    """The numbers of the windows of a capture that count, in order; read from names alone."""
+    """The numbers of the valid windows of a capture, in order; read from names only."""
     names = (name.removesuffix(".json").rpartition("-") for name in lake.names(WINDOWS))
     return sorted(int(batch) for start, _, batch in names if start == app[:8])
 
@@ -133,18 +133,18 @@ def spans_of(files: Iterable[CapturedFile]) -> dict[int, Span]:
 
 
 def window_named(lake: Lake, name: str) -> Window | None:
-    """The manifest of a window, if it counts already."""
+    """The manifest of a window, if it is valid already."""
     table = lake.read_json(f"{WINDOWS}/{name}.json")
     return None if table is None else Window.from_table(table)
 
 
 def save_window(lake: Lake, window: Window) -> None:
-    """From now on the window counts."""
+    """Make the window valid."""
     lake.write_json(f"{WINDOWS}/{window.name}.json", window.as_table())
 
 
 def load_windows(lake: Lake) -> list[Window]:
-    """Every window that counts, in the order in which they were closed."""
+    """Every valid window, in the order in which they were closed."""
     tables = (lake.read_json(f"{WINDOWS}/{name}") for name in lake.names(WINDOWS))
     windows = [Window.from_table(table) for table in tables if table is not None]
     return sorted(windows, key=lambda window: (window.closed_ms, window.name))
@@ -162,12 +162,12 @@ def load_compactions(lake: Lake) -> list[Compaction]:
 
 
 def save_compaction(lake: Lake, compaction: Compaction) -> None:
-    """From now on the new file counts, and those that it replaces do not."""
+    """Make the new file valid instead of those that it replaces."""
     lake.write_json(f"{COMPACTIONS}/{compaction.name}.json", compaction.as_table())
 
 
 def current_files(lake: Lake) -> list[CapturedFile]:
-    """The files that hold the capture now, each message in one of them."""
+    """The current files of the capture, with each message in one of them."""
     files = {file.path: file for window in load_windows(lake) for file in window.files}
     for compaction in load_compactions(lake):
         for path in compaction.replaces:

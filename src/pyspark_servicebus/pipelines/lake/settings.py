@@ -123,7 +123,7 @@ class CaptureSettings(Declaration):
             raise SettingsError.of(complaints)
 
     def namespace_name(self) -> str:
-        """What stands for {namespace}."""
+        """The value of {namespace}."""
         return self.namespace or self.bus.namespace()
 
     def path_template(self) -> PathTemplate:

@@ -1,7 +1,7 @@
-"""What a capture holds, from its manifests alone.
+"""What a capture contains, from its manifests only.
 
 Owns the sums over windows and files that `partibus pipeline capture show` prints and that a replay
-plans with. It opens no data file.
+uses. It must never open a data file.
 """
 
 from dataclasses import asdict, dataclass
@@ -55,7 +55,7 @@ class Summary:
 
 
 def summary_of(target: str) -> Summary:
-    """What the capture in a target holds."""
+    """The summary of the capture in a target."""
     lake = Lake(target)
     described = lake.read_json(DESCRIPTION)
     if described is None:

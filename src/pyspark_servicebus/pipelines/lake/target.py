@@ -1,8 +1,8 @@
-"""The target of a capture: what it was begun with, and its windows on their way to readers.
+"""The target of a capture: its original settings, and the publication of its windows.
 
-Owns the order that makes a capture exact: files under staging names, then the manifest, by which
-the window counts, then final names, then the commit of the table. Every step can be repeated, so
-that a driver that died anywhere is followed by one that ends what it began. A reader of Parquet
+Owns the order that makes a capture exactly-once: files under staging names, then the manifest,
+which makes the window valid, then final names, then the commit of the table. Every step can be
+repeated, so that after a crash of the driver the next one finishes the work. A reader of Parquet
 sees files with final names only, and each message in one of them.
 """
 
@@ -43,7 +43,7 @@ NO_WINDOW: Final = -1
 
 
 class CaptureTarget:
-    """A folder that holds one capture."""
+    """A folder with one capture."""
 
     def __init__(self, lake: Lake, settings: CaptureSettings, generation: int) -> None:
         self.lake, self.settings = lake, settings
@@ -63,11 +63,11 @@ class CaptureTarget:
 
     @property
     def app(self) -> str:
-        """The name under which windows are counted, the same in every run."""
+        """The name under which windows are numbered, the same in every run."""
         return str(self.described["app"])
 
     def _describe(self, generation: int) -> dict[str, Any]:
-        """What the capture was begun with; another than that does not go into the same target."""
+        """The settings the capture was started with; different ones cannot use the same target."""
         settings = self.settings
         now = {
             "entity": settings.entity,
@@ -95,11 +95,13 @@ class CaptureTarget:
     # --- windows --------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """End the windows that an earlier run made count, and drop what else it had staged."""
+        """Finish the windows that an earlier run made valid, and discard what else it had
+        staged."""
         noted, _ = self._noted()
         for name in self.lake.folders(STAGING):
             window = window_named(self.lake, name)
-            # What lies here of a window that was noted was written by a task that came too late.
+            # Files of a recorded window that are still here were written by a task that was too
+            # late.
             if window is not None and (window.app != self.app or window.batch > noted):
                 self.publish(window)
             else:
@@ -110,9 +112,10 @@ class CaptureTarget:
         return int(table["batch"]), by_index(table["numbers"])
 
     def reached(self) -> tuple[int, dict[int, int]]:
-        """The last window that counts, and the number behind it in each fragment.
+        """The last valid window, and the number after it in each fragment.
 
-        The note saves reading all manifests again; what is behind it is in them."""
+        The record saves reading all manifests again; later windows are in those.
+        """
         noted, numbers = self._noted()
         last = noted
         for batch in window_numbers(self.lake, self.app):
@@ -123,11 +126,11 @@ class CaptureTarget:
         return last, numbers
 
     def note_reached(self, batch: int, numbers: Mapping[int, int]) -> None:
-        """Note how far the windows go that are where readers find them."""
+        """Record how far the published windows go."""
         self.lake.write_json(REACHED, {"batch": batch, "numbers": by_name(dict(numbers))})
 
     def close_window(self, batch: int, reported: Iterable[Any]) -> Window:
-        """Make a window count, from what its tasks reported of their files."""
+        """Make a window valid, from its tasks' reports of their files."""
         files = files_reported(reported)
         window = Window(
             app=self.app,
@@ -141,10 +144,11 @@ class CaptureTarget:
         return window
 
     def publish(self, window: Window) -> None:
-        """Give the files of a window that counts their final names, and commit the table.
+        """Give the files of a valid window their final names, and commit the table.
 
-        Its staging folder goes last: without one all of this is done, and the files may have been
-        compacted since."""
+        Its staging folder is deleted last: without one all of this is done, and the files may have
+        been compacted since.
+        """
         if not self.lake.exists(f"{STAGING}/{window.name}"):
             return
         for file in window.files:
@@ -155,7 +159,7 @@ class CaptureTarget:
         self.lake.delete_folder(f"{STAGING}/{window.name}")
 
     def note_empty(self, fragments: Sequence[int], time_ms: int) -> Window | None:
-        """A window in which nothing came; None when it was noted before."""
+        """A window without messages; None when it was recorded before."""
         start_ms = self.template.window_start_ms(time_ms)
         name = window_name(EMPTY_APP, start_ms // 1000)
         if window_named(self.lake, name) is not None:
@@ -191,13 +195,13 @@ class CaptureTarget:
 
 
 def next_numbers(windows: Iterable[Window]) -> dict[int, int]:
-    """The number behind the last one that was captured, of each fragment."""
+    """The number after the last captured one, of each fragment."""
     spans = spans_of(file for window in windows for file in window.files)
     return {index: (span.last & SEQUENCE_MAX) + 1 for index, span in spans.items()}
 
 
 def files_reported(reported: Iterable[Any]) -> list[CapturedFile]:
-    """Rows of `REPORT_SCHEMA`, put together by file."""
+    """Rows of `REPORT_SCHEMA`, grouped by file."""
     by_file: dict[str, list[Any]] = defaultdict(list)
     for row in reported:
         by_file[row["staged"]].append(row)

@@ -1,6 +1,6 @@
-"""Where captured files go: a path with words in braces that each message fills in.
+"""Where captured files go: a path with placeholders that each message fills in.
 
-Owns the words, what a template may look like, and the paths made of it. Times are those of the
+Owns the placeholders, the syntax of a template, and the paths made of it. Times are those of the
 window in which a message was enqueued, in UTC: with windows of five minutes {mm} is 00, 05, 10 and
 so on. Pure: it touches no file.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 OWN: Final = "_capture"
-"""The folder in a target that holds the capture's own files: no message is in it."""
+"""The folder in a target with the capture's own files, without messages."""
 DEFAULT_TEMPLATE: Final = "{namespace}/{entity}/{fragment}/{yyyy}/{MM}/{dd}/{HH}/{mm}"
 WORDS: Final = ("namespace", "entity", "fragment", "yyyy", "MM", "dd", "HH", "mm")
 _TIMES: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
@@ -38,7 +38,7 @@ class PathTemplate:
         return any(f"{{{word}}}" in self.text for word in _TIMES)
 
     def window_start_ms(self, time_ms: int) -> int:
-        """The beginning of the window that a time lies in."""
+        """The beginning of the window of a time."""
         return time_ms - time_ms % self.window_time_ms
 
     def path(self, fragment: int, time_ms: int) -> str:
@@ -54,7 +54,7 @@ class PathTemplate:
 
 
 def check_template(text: str) -> None:
-    """SettingsError for a template that cannot be used, with what to write instead."""
+    """SettingsError for an invalid template, with what to write instead."""
     for word in _WORD.findall(text):
         if word not in WORDS:
             raise SettingsError(

@@ -1,10 +1,10 @@
-"""Captured fragments on their way to the bus, each message once.
+"""Sending captured fragments to the bus, each message once.
 
 Owns the writer of one captured fragment: it stages messages in their order and publishes them group
 by group, and the number of a group is the sequence number of its last message. So the bus itself
-knows how far each fragment is, and what it has is left out by whoever tries again: the next try of
-a task, or the next run. A try that begins makes the bus refuse those before it, and looks only
-then. It keeps no pace and no file.
+knows how far each fragment is, and the next attempt of a task, or the next run, leaves out what the
+bus has. A new attempt first makes the bus refuse earlier ones, and only then asks. It must never
+control the pace or write files.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ NOTHING: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ReplayRun:
-    """One replay, over all runs that it takes."""
+    """One replay, over all its runs."""
 
     name: str
     """What is sent where."""
@@ -30,11 +30,11 @@ class ReplayRun:
 
     @property
     def series(self) -> str:
-        """What its groups are counted under: the same messages may be replayed a second time."""
+        """The series of its groups: the same messages may be replayed a second time."""
         return f"replay {self.started_ms}"
 
     def home(self, path: str, fragment: int, access: Access) -> Home:
-        """Where the messages of a captured fragment are staged."""
+        """The fragment in which the messages of a captured fragment are staged."""
         return Home(path, f"replay-{self.name}-{fragment}", access)
 
 
@@ -50,7 +50,7 @@ class FragmentWriter:
         self.last = NOTHING
         """The number of the last message that was added."""
         self.rows = 0
-        """Messages that are published, by this try or before."""
+        """Messages that are published, by this attempt or before."""
 
     def _new_target(self) -> StagedTarget:
         return StagedTarget(self._home.path, self._home, self._epoch, CHUNK_BYTES, self._refuse)
@@ -60,18 +60,18 @@ class FragmentWriter:
         return int(found["batch"]) if found and found["series"] == self._series else NOTHING
 
     def has(self, number: int) -> bool:
-        """Whether the bus has a message already; it is counted then."""
+        """Whether the bus already has a message; it is then counted."""
         is_there = number <= self._reached
         self.rows += is_there
         return is_there
 
     def add(self, letter: Letter, number: int) -> None:
-        """Take a message. Messages of one number belong into one group."""
+        """Add a message. Messages with the same number belong to the same group."""
         self._target.add(letter)
         self.last = number
 
     def publish(self) -> None:
-        """Send all that was added since the last time; it is durable and on its way."""
+        """Send everything added since the last call; it is durable and will be delivered."""
         self._target.flush()
         stage = self._target.stage
         if stage is None:
@@ -90,7 +90,7 @@ class FragmentWriter:
 
 
 def forget(home: Home) -> None:
-    """Let the bus forget a writer whose replay is over; one that is away may keep the name."""
+    """Let the bus forget a writer whose replay is over; an unreachable one may keep the name."""
     with contextlib.suppress(BulkError):
         found = home.ask("stage.writer", 0.0)["writer"]
         if found is not None:

@@ -1,6 +1,6 @@
-"""What a replay has sent, or would send, as data and in words.
+"""What a replay has sent, or would send, as data and as text.
 
-Owns the report and how a message is shown in one line of it. The figures are the run's.
+Owns the report and how a message is shown in one line of it. The run provides the numbers.
 """
 
 import datetime
@@ -22,7 +22,7 @@ class ReplayReport:
     rows: int = 0
     """Messages that the bus has confirmed; of a dry run, that would be sent."""
     duplicates: int = 0
-    """Of these, how many the entity knew already and dropped; known with atLeastOnce only."""
+    """How many of these were duplicates for the entity and dropped; only known with atLeastOnce."""
     batches: int = 0
     resumed_behind: int = 0
     """Messages that an earlier, interrupted run had sent."""
@@ -31,7 +31,7 @@ class ReplayReport:
     """Messages of each fragment; in a dry run only."""
     first_rows: list[dict[str, object]] = field(default_factory=list)
     lasts_s: float | None = None
-    """How long the replay takes at its pace, at least; in a dry run only."""
+    """The minimum duration of the replay at its pace; only in a dry run."""
     state: str = ""
     seconds: float = 0.0
 

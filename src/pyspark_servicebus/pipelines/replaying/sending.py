@@ -1,9 +1,9 @@
-"""Messages of a replay on their way to the bus, in the executors, one after the other.
+"""Sending the messages of a replay, in the executors, one after the other.
 
-Owns the order and the pace within a task: a group of messages is confirmed before the next one
-leaves, so that messages of one key stay in line, and a message leaves when its time has come. A
-message that the bus refuses for good ends the replay with its number. That each arrives once is
-`once`'s.
+Owns the order and the pace within a task: a group of messages is confirmed before the next one is
+sent, so that messages of one key stay in order, and a message is sent when its time has come. A
+message that the bus refuses permanently ends the replay with its number. `once` makes each arrive
+once.
 """
 
 import time
@@ -26,7 +26,7 @@ BATCH_BYTES: Final = 1024 * 1024
 GROUP_BYTES: Final = 8 * BATCH_BYTES
 """What is published at once, at full pace."""
 NAP_S: Final = 0.005
-"""Less than this is not waited for: messages that are due together travel together."""
+"""Shorter waits are skipped: messages that are due together are sent together."""
 DUE_COLUMN: Final = "_due_ms"
 SENT_SCHEMA: Final = pa.schema([("rows", pa.int64()), ("duplicates", pa.int64())])
 SENT_DDL: Final = "rows bigint, duplicates bigint"
@@ -34,33 +34,33 @@ SENT_DDL: Final = "rows bigint, duplicates bigint"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a message is sent: a multiple of the pace at which it came."""
+    """When a message is sent: a multiple of the original pace."""
 
     first_ms: int
-    """The enqueued time that is now at `start_ms`."""
+    """The enqueued time that corresponds to `start_ms`."""
     start_ms: int
     speed: float
 
     def leaves_ms(self, due_ms: int) -> float:
-        """The time on the clock at which a message leaves."""
+        """The time at which a message is sent."""
         return self.start_ms + (due_ms - self.first_ms) / self.speed
 
 
 class Sender(Protocol):
-    """One task's way to an entity."""
+    """One task's connection to an entity."""
 
     def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
-        """Take a message; it leaves with others, when its time has come."""
+        """Add a message; it is sent with others, when its time has come."""
 
     def flush(self) -> None:
-        """All that waits, confirmed."""
+        """Send everything that waits, and wait for the confirmation."""
 
     def reported(self) -> dict[str, int]:
         """How many messages the bus has, and how many of them it had before."""
 
 
 class OnceSender:
-    """Messages leave in groups that are published once, whatever is tried again."""
+    """Messages are sent in groups that are published once, whatever is retried."""
 
     def __init__(self, path: str, access: Access, pace: Pace | None, run: ReplayRun) -> None:
         self._path, self._access, self._pace, self._run = path, access, pace, run
@@ -97,7 +97,7 @@ class OnceSender:
 
 
 class DirectSender:
-    """Messages leave as any sender's; what is tried again comes twice."""
+    """Messages are sent as by any sender; retries may duplicate them."""
 
     def __init__(self, path: str, access: Access, pace: Pace | None) -> None:
         self._target = Target(path, access, BATCH_BYTES, False, _refuse)
@@ -123,7 +123,7 @@ class DirectSender:
 
 
 def _wait_s(pace: Pace | None, due_ms: int | None) -> float:
-    """How long a message has to wait yet; less than nothing when it is late."""
+    """How long a message still has to wait; negative when it is late."""
     if pace is None or due_ms is None:
         return 0.0
     return pace.leaves_ms(due_ms) / 1000 - time.time()

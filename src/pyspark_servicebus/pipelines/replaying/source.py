@@ -1,9 +1,9 @@
-"""What is to be sent again: captured messages as a data frame, in batches that keep their order.
+"""The messages to replay: captured messages as a data frame, in batches that keep their order.
 
-Owns the ways to a capture (its folder, a Delta table, a window's manifest, plain Parquet files),
+Owns the forms of a capture (its folder, a Delta table, a window's manifest, plain Parquet files),
 the check of its columns, the choice of messages, and the plan: cuts in time, turned into ranges of
-numbers in each fragment, so that a batch holds what came together and every fragment keeps its
-order whatever its clock did.
+numbers in each fragment, so that a batch contains what arrived together and every fragment keeps
+its order even if its clock was set.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SLICE_S: Final = 30.0
-"""The longest time between two notes of the positions, at the pace of the replay."""
+"""The maximum time between two records of the positions, at the pace of the replay."""
 SLICES_MAX: Final = 50_000
 _PLAN_SCHEMA: Final = pa.schema(
     [("fragment", pa.int32()), ("slice", pa.int32()), ("last", pa.int64()), ("rows", pa.int64())]
@@ -37,7 +37,7 @@ _PLAN_DDL: Final = "fragment int, slice int, last bigint, rows bigint"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is sent together: a range of numbers of each fragment, `first` and `last` included."""
+    """What is sent together: a range of numbers of each fragment, including `first` and `last`."""
 
     ranges: dict[int, tuple[int, int]]
     rows: int
@@ -55,7 +55,7 @@ class Extent:
 
 
 class ReplaySource:
-    """Captured messages, as far as they were chosen."""
+    """The selected captured messages."""
 
     def __init__(self, spark: "SparkSession", settings: ReplaySettings) -> None:
         self._spark, self._settings = spark, settings
@@ -64,7 +64,7 @@ class ReplaySource:
         frame = self._read(self._files)
         self._check(frame.columns)
         self.columns = frame.columns
-        self._chosen(frame)  # a filter that is not valid for these columns is reported now
+        self._chosen(frame)  # an invalid filter is reported now
 
     def _read(self, files: Iterable[CapturedFile]) -> "DataFrame":
         reader = self._spark.read.option("mergeSchema", "true")
@@ -107,7 +107,7 @@ class ReplaySource:
     # --- the plan -------------------------------------------------------------------------
 
     def _narrow(self, behind: Mapping[int, int]) -> "DataFrame":
-        """Fragment, number and time of what is to be sent, behind the positions."""
+        """Fragment, number and time of what has to be sent, after the positions."""
         from pyspark.sql import functions as f
 
         frame = self._chosen(self._read(self._files))
@@ -122,7 +122,7 @@ class ReplaySource:
         return frame.select(fragment.alias("fragment"), "sequence_number", time.alias("ms"))
 
     def extent(self, behind: Mapping[int, int]) -> Extent:
-        """How much there is behind the positions."""
+        """How much there is after the positions."""
         from pyspark.sql import functions as f
 
         reported = self._narrow(behind).agg(f.count("*"), f.min("ms"), f.max("ms")).first()
@@ -130,7 +130,7 @@ class ReplaySource:
         return Extent(reported[0], reported[1], reported[2])
 
     def plan(self, behind: Mapping[int, int], extent: Extent) -> list[Batch]:
-        """Everything behind the positions, in batches."""
+        """Everything after the positions, in batches."""
         if not extent.rows:
             return []
         cuts = self._cuts(behind, extent)
@@ -183,7 +183,7 @@ class ReplaySource:
         return {row["fragment"]: row["count"] for row in rows}
 
     def _files_of(self, batch: Batch) -> list[CapturedFile]:
-        """The files that can hold messages of a batch."""
+        """The files that may contain messages of a batch."""
         return [file for file in self._files if not file.fragments or _meets(file, batch)]
 
 
@@ -195,8 +195,9 @@ def batches_of(
 ) -> list[Batch]:
     """Ranges of numbers from the last number that each slice of time has of each fragment.
 
-    A number that is later than others of a later slice takes them along: order by number is kept,
-    whatever the times say."""
+    A number above others of a later slice includes those: the order by number is kept, whatever the
+    times are.
+    """
     lasts: dict[int, dict[int, int]] = defaultdict(dict)
     rows: dict[int, int] = defaultdict(int)
     for fragment, part, last, count in reported:

@@ -1,8 +1,7 @@
-"""Where an interrupted replay goes on: a file with the last number sent of each fragment.
+"""Where an interrupted replay continues: a file with the last number sent of each fragment.
 
-Owns the file: which replay it belongs to, and how far that is. It is written whole after every
-batch that the bus has confirmed. A file of another replay is refused; one of a replay that has
-ended stands in nobody's way.
+Owns the file: which replay it belongs to, and its progress. It is written atomically after every
+batch that the bus has confirmed. A file of another replay is refused, unless that has ended.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPositions:
-    """How far a replay is."""
+    """The progress of a replay."""
 
     replay: str
     """What is sent where; a file of another replay is not taken for this one's."""
@@ -31,7 +30,7 @@ class ReplayPositions:
 
 
 def replay_name(settings: ReplaySettings) -> str:
-    """The same for the same messages on their way to the same place."""
+    """The same name for the same messages and the same destination."""
     words = (
         settings.source,
         settings.bus.connection().host,

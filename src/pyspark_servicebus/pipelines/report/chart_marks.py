@@ -1,4 +1,4 @@
-"""What charts are made of: lines and columns over time, bars with their numbers beside them.
+"""The elements of charts: lines and columns over time, bars with their numbers.
 
 Owns axes and labels: times that read well at any span, numbers short enough to read, names cut
 where they would run over. Each function draws on the axes that it is given.
@@ -37,7 +37,7 @@ def short_label(text: str, characters_max: int = LABEL_CHARACTERS_MAX) -> str:
 
 
 def numbers_on(axes: "Axes") -> None:
-    """Short numbers beside the marks, which begin at nothing."""
+    """Short numbers beside the marks, which start at zero."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=[1, 2, 2.5, 5, 10]))
@@ -95,7 +95,7 @@ def stacked_columns(
     series: Mapping[str, Sequence[float]],
     width: datetime.timedelta,
 ) -> None:
-    """Columns over time, their parts by colour, with a legend above where there are several."""
+    """Columns over time, their parts by colour, with a legend above if there are several."""
     below = [0.0] * len(times)
     at = numbered([time + width / 2 for time in times])
     days = width / datetime.timedelta(days=1)
@@ -133,7 +133,7 @@ def columns(
     *,
     texts: Sequence[str] | None = None,
 ) -> None:
-    """Columns side by side; those to look at in a warmer colour."""
+    """Columns side by side; highlighted ones in a warmer colour."""
     colours = [theme.warm if n in highlight else theme.accent for n in range(len(values))]
     bars = axes.bar(range(len(values)), values, 0.74, color=colours)
     step = max(1, math.ceil(len(labels) / 24))

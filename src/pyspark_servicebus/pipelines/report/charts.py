@@ -1,8 +1,8 @@
 """Charts as PNG: one look for all pipelines, for light and for dark screens.
 
-Owns colours, type and the frame of a chart, and draws with matplotlib without a display. A chart
-brings its title, which says the finding, a line on what is measured and in which unit, and a
-function that draws. Nothing here knows of messages.
+Owns colours, fonts and the frame of a chart, and draws with matplotlib without a display. A chart
+provides its title, which states the finding, a line on what is measured and in which unit, and a
+function that draws. It knows nothing of messages.
 """
 
 import io
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DPI: Final = 160
 WIDTH_INCHES: Final = 9.0
 _TURN: Final = threading.Lock()
-"""matplotlib's settings belong to the process."""
+"""matplotlib's settings are per process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Theme:
     accent: str
     warm: str
     series: tuple[str, ...]
-    """For categories, distinguishable also by those who see few colours."""
+    """For categories, distinguishable with colour blindness too."""
 
 
 LIGHT: Final = Theme(
@@ -66,7 +66,7 @@ class Chart:
     height_inches: float = 3.4
 
     def png(self, theme: Theme = LIGHT, *, with_title: bool = True) -> bytes:
-        """The picture; without a title where the page around it says the same."""
+        """The picture; without a title where the page repeats it."""
         import matplotlib
 
         with _TURN, matplotlib.rc_context(_settings(theme)):

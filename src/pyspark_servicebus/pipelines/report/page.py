@@ -1,8 +1,8 @@
-"""A page for a browser that needs nothing from elsewhere: no scripts, no fonts, no links out.
+"""A self-contained page for a browser: no scripts, no fonts, no external links.
 
 Owns the look of reports in HTML: type, tables, tiles of numbers, figures, for a light and a dark
-screen and for paper. Everything that comes from messages is escaped here. What a report says is
-its pipeline's own.
+screen and for paper. Everything that comes from messages is escaped here. The pipeline provides the
+content.
 """
 
 import base64
@@ -78,13 +78,13 @@ class Page:
 
     title: str
     over: str
-    """What stands above the title: which report this is, of what."""
+    """The line above the title: which report this is, of what."""
     lead: str = ""
     footer: str = ""
     _parts: list[str] = field(default_factory=list)
 
     def tiles(self, numbers: Sequence[tuple[str, str]]) -> None:
-        """The few numbers that matter, each with its words."""
+        """The few important numbers, each with a label."""
         cells = [
             f'<div class="tile"><b>{escape(number)}</b><span>{escape(words)}</span></div>'
             for number, words in numbers
@@ -92,11 +92,11 @@ class Page:
         self._parts.append(f'<div class="tiles">{"".join(cells)}</div>')
 
     def section(self, title: str, text: str = "") -> None:
-        """A heading that says the finding, and how to read what follows."""
+        """A heading that states the finding, and how to read what follows."""
         self._parts.append(f"<h2>{_heading(title)}</h2><p>{escape(text)}</p>")
 
     def figure(self, light: bytes, dark: bytes, words: str) -> None:
-        """A chart for either screen; `words` are for those who do not see it."""
+        """A chart for both kinds of screen; `words` are the alternative text."""
         self._parts.append(
             f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_data(dark)}">'
             f'<img alt="{escape(words)}" src="{_data(light)}"></picture></figure>'
@@ -108,12 +108,12 @@ class Page:
         rows: Sequence[Sequence[object]],
         summary: str | None = None,
     ) -> None:
-        """A table; with a summary it is folded away behind it."""
+        """A table; with a summary it is collapsed."""
         made = f'<div class="scroll">{table_html(columns, rows)}</div>'
         self._parts.append(made if summary is None else _folded(summary, made))
 
     def raw(self, html: str) -> None:
-        """HTML of the caller's own making, escaped by it."""
+        """HTML made and escaped by the caller."""
         self._parts.append(html)
 
     def render(self) -> str:

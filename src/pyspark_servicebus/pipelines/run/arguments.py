@@ -1,8 +1,8 @@
 """Command lines for spark-submit, built from the settings of a pipeline, and one way to run them.
 
 Owns the options that every pipeline script has and the path from them to a report: session,
-progress, state file, exit code. `run_job` is also what the verbs of `partibus pipeline` call, so
-that a script and a verb behave alike.
+progress, state file, exit code. The verbs of `partibus pipeline` call `run_job` too, so that a
+script and a verb behave alike.
 """
 
 import argparse
@@ -51,7 +51,7 @@ _NOT_OF_SCRIPTS: Final = ("spark_log",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """How a pipeline is run: what is not its own settings."""
+    """How a pipeline is run: everything except its own settings."""
 
     name: str
     kind: str
@@ -62,11 +62,11 @@ class Job:
     log_file: Path | None = None
     is_quiet: bool = False
     nice: int | None = None
-    """None for what the kind does by itself."""
+    """None for the default of the kind."""
 
 
 def job_of(kind: str, execution: Execution, **more: Any) -> Job:
-    """A run of a pipeline of this kind, as the options say."""
+    """A run of a pipeline of this kind, according to the options."""
     return Job(
         name=checked_name(execution.name or kind),
         kind=kind,
@@ -80,7 +80,7 @@ def job_of(kind: str, execution: Execution, **more: Any) -> Job:
 
 
 def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
-    """Make a session, run a pipeline in it, keep its state, and stop the session."""
+    """Make a session, run a pipeline in it, record its state, and stop the session."""
     from pyspark_servicebus.pipelines.kinds import KINDS
     from pyspark_servicebus.pipelines.run.session import spark_session
 
@@ -122,7 +122,7 @@ def parser_for(kind: type[object], prog: str, description: str) -> argparse.Argu
 
 
 def table_of(kind: type[object], given: argparse.Namespace) -> dict[str, object]:
-    """What was given of the settings, as `from_table` takes it."""
+    """The given settings, as `from_table` reads them."""
     keys = [found.key for found in settings_of(kind)]
     keys += PLACE_KEYS if bus_field(kind) is not None else ()
     values = {key: getattr(given, key, None) for key in keys}
@@ -145,7 +145,7 @@ def script_main(
     try:
         chosen = settings.from_table(table_of(settings, given))
         execution = Execution.from_table(table_of(Execution, given))
-        # A program that reads the report would find the progress in it.
+        # Otherwise progress would be mixed into the report on stdout.
         job = job_of(name, execution, is_quiet=execution.json and is_submitted())
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
         print(report.as_json() if execution.json else report.as_text(), flush=True)

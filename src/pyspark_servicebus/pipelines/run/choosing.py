@@ -1,7 +1,7 @@
-"""Which entities of a namespace a pipeline looks at.
+"""Which entities of a namespace a pipeline uses.
 
-Owns globs over queues and subscriptions, and the words for a bus that cannot be asked. Used by the
-pipelines that take many entities at once.
+Owns globs over queues and subscriptions, and the errors for an unreachable bus. Used by the
+pipelines for many entities.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ NAMES_SHOWN: Final = 5
 
 @contextlib.contextmanager
 def reported_plainly() -> Iterator[None]:
-    """Around a pipeline: what the bus or Spark complains about becomes one sentence."""
+    """Wraps a pipeline: an error of the bus or of Spark becomes one sentence."""
     from pyspark.errors import PySparkException
 
     try:
@@ -30,7 +30,7 @@ def reported_plainly() -> Iterator[None]:
 
 
 def known_entities(bus: BusPlace) -> list[EntityInfo]:
-    """Every entity of the bus; PipelineFailed when it cannot be asked."""
+    """Every entity of the bus; PipelineFailed when it is unreachable."""
     try:
         return bus.entities()
     except AtomError as error:
@@ -46,7 +46,7 @@ def known_entities(bus: BusPlace) -> list[EntityInfo]:
 
 
 def chosen_entities(known: Iterable[EntityInfo], globs: Sequence[str]) -> list[EntityInfo]:
-    """The queues and subscriptions that the globs mean; SettingsError when one means none."""
+    """The queues and subscriptions that match the globs; SettingsError when one matches none."""
     able = [entity for entity in known if entity.kind != "topic"]
     for glob in globs:
         if not any(fits_any((glob,), entity.path) for entity in able):

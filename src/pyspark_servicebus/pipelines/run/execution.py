@@ -19,7 +19,7 @@ _run = partial(setting, panel="Execution")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution(Declaration):
-    """What is not a setting of the pipeline itself."""
+    """Everything that is not a setting of the pipeline itself."""
 
     name: str | None = _run(
         "The name of this pipeline in `partibus pipeline status`.", default=None, metavar="NAME"
@@ -68,7 +68,7 @@ class Execution(Declaration):
         return Path(self.state_dir) if self.state_dir is not None else default_state_dir()
 
     def metrics_place(self) -> Path | None:
-        """The file for the metrics, if there is to be one."""
+        """The file for the metrics, if requested."""
         return Path(self.metrics_file) if self.metrics_file is not None else None
 
     def log_file(self, name: str) -> Path | None:

@@ -1,7 +1,7 @@
-"""A port on this machine where Prometheus reads how a pipeline goes.
+"""A port on this machine where Prometheus reads the progress of a pipeline.
 
-Owns a small HTTP server on loopback that answers `/metrics` with what is known at that moment. It
-changes nothing and serves nothing else. Begun and ended by declared runs.
+Owns a small HTTP server on loopback that answers `/metrics` with the current values. It must never
+change anything or serve anything else. Started and stopped by declared runs.
 """
 
 import threading
@@ -17,7 +17,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @contextmanager
 def metrics_at(port: int | None, text: Callable[[], str]) -> Iterator[int | None]:
-    """Answer on a port for the time of the block; yields the port, a free one for 0."""
+    """Serve on a port during the block; yields the port, a free one for 0."""
     if port is None:
         yield None
         return
@@ -39,7 +39,7 @@ def metrics_at(port: int | None, text: Callable[[], str]) -> Iterator[int | None
 
 def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Metrics(BaseHTTPRequestHandler):
-        """Answers one question."""
+        """Answers one request."""
 
         def do_GET(self) -> None:
             known = self.path.partition("?")[0] == "/metrics"
@@ -51,6 +51,6 @@ def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Questions are not worth a line."""
+            """Requests are not logged."""
 
     return Metrics

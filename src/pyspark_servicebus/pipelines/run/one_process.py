@@ -1,7 +1,7 @@
-"""A lock that one process of this machine has at a time, given back when it dies.
+"""A lock that one process of this machine holds at a time, released when it dies.
 
-Owns the file that is locked and nothing else: what is to be done alone, and the words for whoever
-comes second, are the caller's. Called by declared pipelines and by captures.
+Owns only the locked file: the caller decides what it protects, and the error text for a second
+process. Called by declared pipelines and by captures.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 
 @contextlib.contextmanager
 def in_one_process(file: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock of a file for the time of the block; PipelineFailed when another has it."""
+    """Hold the lock of a file during the block; PipelineFailed when another process has it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as stream:
         try:

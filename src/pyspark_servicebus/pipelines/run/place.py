@@ -1,8 +1,8 @@
 """Where the bus of a pipeline is, and which entities it has.
 
-Owns the way from a reference or a connection string to the options of the data source and to the
-management API. A secret stays inside: it is in no `repr`, no error and no report.
-The client is imported when the bus is asked: the command line reads settings without it.
+Owns the options of the data source and the client of the management API for a reference or a
+connection string. A secret must never be in a `repr`, an error or a report. The client is imported
+when the bus is first called: the command line reads settings without it.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ class BusPlace:
 
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> "BusPlace":
-        """A place from the keys of a table; others are refused."""
+        """A place from the keys of a table; unknown keys are refused."""
         for key, value in table.items():
             if key not in PLACE_KEYS:
                 close = nearest(key, PLACE_KEYS)
@@ -84,7 +84,7 @@ class BusPlace:
         return {name: value for name, value in named.items() if value}
 
     def connection(self) -> "ConnectionString":
-        """The connection string, read now and taken apart."""
+        """The connection string, read now and parsed."""
         from pyspark_servicebus.credentials import Credentials
         from pyspark_servicebus.given_options import OptionsError
 
@@ -96,7 +96,7 @@ class BusPlace:
             raise SettingsError(text.replace("connectionString", "connection_string")) from None
 
     def namespace(self) -> str:
-        """A name for the bus in paths: the first part of its host's name."""
+        """A name for the bus in paths: the first part of its host name."""
         host = self.connection().host
         is_address = ":" in host or host.replace(".", "").isdigit()
         return host.replace(":", "-") if is_address else host.partition(".")[0]

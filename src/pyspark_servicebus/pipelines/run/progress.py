@@ -1,7 +1,7 @@
 """How a pipeline reports its progress: rows, lag and rate, to its watchers.
 
-Owns the seam (`Progress`), a watcher for consoles, and `watch`, which follows a streaming query
-until it ends and turns its error into words that a person can use. It never changes what a query
+Owns the interface (`Progress`), a watcher for consoles, and `watch`, which follows a streaming
+query until it ends and turns its error into a readable text. It must never change what a query
 does.
 """
 
@@ -25,12 +25,12 @@ _CAUSE: Final = re.compile(r"^Caused by: (?:\w+\.)*(\w+): (.+)$", re.MULTILINE)
 _CODES: Final = re.compile(
     r"^\[STREAM_FAILED\] .*? terminated with exception: |\[[A-Z][A-Z_.]+\] |\s*SQLSTATE: \w+"
 )
-"""What Spark puts around a sentence."""
+"""What Spark puts around an error text."""
 _FULL_DISK: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 
 
 class PipelineFailed(RuntimeError):
-    """A pipeline ended before its time; the text says why and what to do."""
+    """A pipeline ended prematurely; the text says why and what to do."""
 
     def __init__(self, text: str, condition: str | None = None) -> None:
         super().__init__(text)
@@ -39,16 +39,16 @@ class PipelineFailed(RuntimeError):
 
 
 class Progress(Protocol):
-    """Whoever watches a pipeline."""
+    """A watcher of a pipeline."""
 
     def started(self, name: str, total: int | None) -> None:
-        """It begins; with how many rows there are to do, where that is known."""
+        """It begins; with the total number of rows, if known."""
 
     def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        """A batch is done, with this many rows; `lag` is what still waits, where known."""
+        """A batch is done, with this many rows; `lag` is what still waits, if known."""
 
     def finished(self) -> None:
-        """It has ended, well or not."""
+        """It has ended, successfully or not."""
 
 
 class _Silent:
@@ -85,7 +85,7 @@ class Several:
 
 
 class ConsoleProgress:
-    """Rows, rate, lag and the time left: a line that moves on a terminal, else plain lines."""
+    """Rows, rate, lag and the remaining time: one updated line on a terminal, else plain lines."""
 
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -124,7 +124,7 @@ class ConsoleProgress:
             self._print()
 
     def line(self) -> str:
-        """What is known now, in a line."""
+        """The present values, as a line."""
         seconds = max(self._clock() - self._began, 1e-9)
         rate = self._rows / seconds
         left = self._lag
@@ -153,9 +153,10 @@ RowsOf = Callable[[int], int]
 def watch(
     query: "StreamingQuery", progress: Progress = SILENT, rows_of: RowsOf | None = None
 ) -> None:
-    """Follow a query until it ends; its error is raised with the data source's own words.
+    """Follow a query until it ends; its error is raised with the data source's own text.
 
-    Ctrl-C stops the query at the next batch and is passed on."""
+    Ctrl-C stops the query at the next batch and is passed on.
+    """
     from pyspark.errors import StreamingQueryException
 
     seen: set[tuple[int, str]] = set()
@@ -164,7 +165,7 @@ def watch(
             _tell(query, progress, seen, rows_of)
             time.sleep(
                 POLL_S
-            )  # here rather than in the JVM, so that Ctrl-C finds nothing half done
+            )  # here rather than in the JVM, so that Ctrl-C leaves nothing half done
         _tell(query, progress, seen, rows_of)
         query.awaitTermination()
     except KeyboardInterrupt:
@@ -194,8 +195,9 @@ def _tell(
 def _rows(report: Any) -> int:
     """The messages of a batch.
 
-    Spark counts what a stage read again, when an executor was lost with what it had made, once
-    more: a batch has no more messages than were planned for it."""
+    Spark counts rows twice that a stage read again after the loss of an executor: a batch has no
+    more messages than were planned for it.
+    """
     if not report.numInputRows:
         return 0
     return sum(
@@ -231,7 +233,7 @@ def failure_of(error: Exception) -> PipelineFailed:
 
 
 def plain_words(text: str) -> str:
-    """The sentence for a person in what Spark made of an error."""
+    """The readable sentence in Spark's error text."""
     for words in _FULL_DISK:
         if words in text:
             return (

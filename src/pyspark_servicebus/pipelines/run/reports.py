@@ -1,8 +1,8 @@
-"""What every pipeline returns, and whether that is all that was asked for.
+"""What every pipeline returns, and whether it did everything requested.
 
-Owns the seam between a pipeline and whoever runs it: a verb, a script, a declared file. All of them
-print a report first and then ask `all_done`, so that they end with the same code. A report that
-may fall short has a method `shortfall`; what others have done meanwhile is not a shortfall.
+Owns the interface between a pipeline and its callers: a verb, a script, a declared file. All of
+them print a report first and then call `all_done`, so that they end with the same code. A report
+that may fall short has a method `shortfall`; what others have done meanwhile is not a shortfall.
 """
 
 from typing import Protocol, TypeVar, runtime_checkable
@@ -23,18 +23,18 @@ class Report(Protocol):
 @runtime_checkable
 class _MayFallShort(Protocol):
     def shortfall(self) -> str | None:
-        """What was asked for and not done, in a sentence; None when all was done."""
+        """What was requested and not done, as a sentence; None when everything was done."""
 
 
 Made = TypeVar("Made", bound=Report)
 
 
 def shortfall_of(report: Report) -> str | None:
-    """What a run was asked for and has not done, in a sentence."""
+    """What a run has not done of what was requested, as a sentence."""
     return report.shortfall() if isinstance(report, _MayFallShort) else None
 
 
 def all_done(report: Report) -> None:
-    """PipelineFailed when a run has not done all that it was asked for."""
+    """Raise PipelineFailed when a run has not done everything requested."""
     if reported := shortfall_of(report):
         raise PipelineFailed(reported)

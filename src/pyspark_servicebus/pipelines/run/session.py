@@ -1,8 +1,8 @@
 """A Spark session with what the data source needs, for programs that have none yet.
 
-Owns the settings that every pipeline wants: the workers' interpreter, Arrow, redaction of secrets,
-UTC. A program under spark-submit keeps the master it was given. No pipeline makes a session: the
-command line and the scripts do, here.
+Owns the settings that every pipeline needs: the workers' interpreter, Arrow, redaction of secrets,
+UTC. A program under spark-submit keeps its master. Pipelines must never make a session: the command
+line and the scripts do, here.
 """
 
 import contextlib
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER: Final = "local[*,4]"
-"""All cores; a task that fails is tried again, as on a cluster."""
+"""All cores; a failed task is retried, as on a cluster."""
 BACKGROUND: Final = 19
-"""How much a pipeline gives way that runs beside the bus and its clients."""
+"""How far a pipeline lowers its priority when it runs beside the bus and its clients."""
 LIGHT_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For a JVM that no message passes: it starts sooner and takes less, and has a lower top speed."""
+"""For a JVM that no messages pass through: it starts sooner and uses less memory, with a lower top
+speed."""
 REDACTION: Final = "(?i)secret|password|token|access[.]?key|connection[_]?string|sharedaccess|sas"
 CONF: Final[dict[str, str]] = {
     "spark.redaction.regex": REDACTION,
     "spark.redaction.string.regex": "(?i)(SharedAccessKey|sig)=[^;&\\s]+",
-    # A machine that is busy starts a Python worker in more than the 15 s that Spark gives it.
+    # On a busy machine a Python worker may need more than Spark's 15 s to start.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -44,7 +45,7 @@ LOCAL_CONF: Final[dict[str, str]] = {
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit runs this program; it puts what a program says on stderr on stdout."""
+    """Whether spark-submit runs this program; it redirects a program's stderr to stdout."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -58,9 +59,10 @@ def spark_session(
 ) -> "SparkSession":
     """A session; without a master, that of spark-submit, or else this machine.
 
-    Spark's own log goes to `log_file`, if there is one, instead of stderr. With `nice`
-    this process and those of Spark on this machine give way to others, for good. `jvm_options` are
-    for a JVM that is started here and does all of the work."""
+    Spark's own log goes to `log_file`, if there is one, instead of stderr. With `nice` this process
+    and those of Spark on this machine run at a lower priority, permanently. `jvm_options` are for a
+    JVM that is started here and does all of the work.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     _choose_java()
@@ -87,7 +89,7 @@ def spark_session(
 
 
 def _choose_java() -> None:
-    """Unless the JVM runs already, or runs elsewhere: find it one, or fail in one line."""
+    """Unless the JVM already runs, or runs elsewhere: find a Java for it, or fail in one line."""
     if is_submitted() or "SPARK_REMOTE" in os.environ:
         return
     try:
@@ -97,13 +99,13 @@ def _choose_java() -> None:
 
 
 def keep_errors_quiet() -> None:
-    """PySpark logs the whole trace of an error beside raising it; the caller reports it anyway."""
+    """PySpark logs the whole trace of an error besides raising it; the caller reports it anyway."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _keep_py4j_quiet() -> None:
-    """Ctrl-C in the middle of a call to the JVM is not an error, and its stack helps nobody."""
+    """Ctrl-C during a call to the JVM is not an error, and its stack is of no use."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     root = logging.getLogger()
     if _is_no_interruption not in root.filters:
@@ -116,7 +118,7 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _stderr_to(file: Path | None) -> Iterator[None]:
-    """Let a process that is started inside, the JVM, write its stderr to a file for good."""
+    """Let a process that is started inside, the JVM, write its stderr to a file permanently."""
     if file is None:
         yield
         return

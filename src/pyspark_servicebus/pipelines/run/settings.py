@@ -1,4 +1,4 @@
-"""What is wrong with the settings of a pipeline, in words that say what to write instead.
+"""Errors in the settings of a pipeline, which say what to write instead.
 
 Owns the one error that a TOML file, the command line and code share. The settings themselves are a
 frozen dataclass of each pipeline; `settings_table` reads them.
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used; each complaint names the setting and what to write instead."""
+    """Invalid settings; each complaint names the setting and what to write instead."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -22,7 +22,7 @@ class SettingsError(ValueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one."""
+    """The known name that is most similar."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 1, 0.0)
     return close[0] if close else names[0]

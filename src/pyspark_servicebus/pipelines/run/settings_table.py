@@ -28,11 +28,12 @@ _SWITCHES: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How a setting is typed on a command line, where its key and form do not say that already.
+    """How a setting is written on a command line, beyond its key and form.
 
     An argument has a position instead of flags; the flags are by default `--` and the key. The help
     shows the metavar for the value, lists the setting under the heading of its panel, and describes
-    a default that is too long for it with the text."""
+    a default that is too long for it with the text.
+    """
 
     is_argument: bool = False
     flags: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, as files and the command line know it."""
+    """One setting, as used in files and on the command line."""
 
     key: str
     field: str
@@ -61,17 +62,17 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The flag that its key gives; `--no-KEY` turns a switch off that is on by default."""
+        """The default flag for its key; `--no-KEY` turns off a switch that is on by default."""
         words = self.key.replace("_", "-")
         return f"--no-{words}" if self.default is True else f"--{words}"
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in the help."""
+        """The placeholder for the value in the help."""
         return self.typed.metavar or _METAVARS.get(self.form, "TEXT")
 
     def full_help(self) -> str:
-        """The help with the default, where there is one to name."""
+        """The help including the default, if there is one."""
         default = self.default
         if self.is_required or default in (None, "", ()) or isinstance(default, bool):
             return self.help
@@ -114,7 +115,7 @@ def entity_globs() -> Any:
 
 
 def settings_of(kind: type[object]) -> Iterator[Setting]:
-    """The settings of a dataclass, except the bus, in their order."""
+    """The settings of a dataclass, except the bus, in order."""
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.metadata.get("form", "bus") == "bus":
             continue
@@ -130,7 +131,7 @@ def keys_of(kind: type[object], form: Form) -> list[str]:
 
 
 class Declaration:
-    """A settings dataclass: it is read from a table."""
+    """A settings dataclass that is read from a table."""
 
     __slots__ = ()
 
@@ -267,7 +268,7 @@ def _quantity(read: Callable[[str], int], key: str, given: object) -> int:
 
 
 def _written(form: Form, value: Any) -> str:
-    """A default as a person would type it."""
+    """A default as a person would write it."""
     if form == "duration":
         return _in_units(value, quantities.UNIT_MS)
     if form == "size":

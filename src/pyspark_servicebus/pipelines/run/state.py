@@ -1,8 +1,8 @@
-"""What a named pipeline did last: a small JSON file for each, and the same for Prometheus.
+"""The last status of a named pipeline: a small JSON file for each, and the same for Prometheus.
 
-Owns the files under the state directory and their format. Each is written whole and renamed, so a
-reader never sees half of one. The pipelines themselves keep nothing here: a lost file costs only
-the display. `RecordedProgress` writes it; `partibus pipeline status` reads it.
+Owns the files under the state directory and their format. Each is written completely and renamed,
+so a reader never sees a partial one. The pipelines themselves keep nothing here: a lost file only
+affects the display. `RecordedProgress` writes it; `partibus pipeline status` reads it.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _SAVE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineState:
-    """One pipeline: its last run, and how it goes."""
+    """One pipeline: its last run, and its progress."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ def default_state_dir() -> Path:
 
 
 def checked_name(name: str) -> str:
-    """A name that can be a file's."""
+    """A valid name for a file."""
     if not NAME.fullmatch(name):
         raise SettingsError(
             f"name: '{name}' is not a valid name; use letters, digits, '.', '_' and '-'."
@@ -67,7 +67,7 @@ def checked_name(name: str) -> str:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """All of a text or nothing, durable when this returns."""
+    """Write all of a text or nothing, durably."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -90,7 +90,7 @@ def save_state(directory: Path, state: PipelineState) -> Path:
 
 
 def load_state(file: Path) -> PipelineState | None:
-    """A state; None for a file that is none or of another version."""
+    """A state; None for an invalid file or one of another version."""
     try:
         table = json.loads(file.read_text(encoding="utf-8"))
         if table.pop("version", None) != STATE_VERSION:
@@ -140,7 +140,7 @@ _METRICS: Final[tuple[tuple[str, str, str, Callable[[PipelineState], float | Non
 
 
 class RecordedProgress:
-    """Keeps the state of one run in its file, and in the metrics file if there is one."""
+    """Records the state of one run in its file, and in the metrics file if there is one."""
 
     def __init__(
         self, name: str, kind: str, state_dir: Path, metrics_file: Path | None = None
@@ -170,7 +170,7 @@ class RecordedProgress:
         self._change(is_due=True, finished_ms=round(time.time() * 1000))
 
     def run(self, work: Callable[[], Made]) -> Made:
-        """Do the work of the run, and keep how it ended."""
+        """Do the work of the run, and record how it ended."""
         self.started(self.state.name, None)
         try:
             report = work()

@@ -1,8 +1,7 @@
-"""SIGTERM ends what runs in the foreground as Ctrl-C does, and the exit code tells them apart.
+"""SIGTERM ends a program like Ctrl-C does, and the exit code distinguishes them.
 
-Owns the handler for the time of a block. A pipeline only ever sees KeyboardInterrupt; one that
-takes it for its end, as continuous ones do, ends well. Called by whoever runs pipelines: verbs,
-scripts and declared files.
+Owns the handler during a block. A pipeline only ever sees KeyboardInterrupt; one that treats it as
+its end, as continuous ones do, ends successfully. Called by verbs, scripts and declared files.
 """
 
 import contextlib
@@ -13,12 +12,12 @@ from typing import Any, Final
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_TERMINATED: Final = 143
-"""128 and the number of the signal, as shells say it."""
+"""128 plus the number of the signal, as in shells."""
 
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Inside, SIGTERM is KeyboardInterrupt; what comes out of the block for it is its exit code."""
+    """Inside, SIGTERM is KeyboardInterrupt; when it leaves the block, it becomes the exit code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

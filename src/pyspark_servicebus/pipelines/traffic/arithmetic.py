@@ -22,7 +22,7 @@ STEPS_S: Final = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
     *(3600, 7200, 10_800, 21_600, 43_200, 86_400),
 )
-"""The steps that a clock has: what people read a chart by."""
+"""The steps of a clock, which people expect in a chart."""
 Moments = list[datetime.datetime]
 
 
@@ -69,7 +69,7 @@ def concentration(counts: Mapping[int, int]) -> tuple[list[float], list[float]]:
 
 
 def share_of_top(counts: Mapping[int, int], top: float) -> float:
-    """What the largest holders have, as shares: of the top 10 % of keys, say."""
+    """The share of the largest holders, for example of the top 10 % of keys."""
     xs, ys = concentration(counts)
     for index in range(1, len(xs)):
         if xs[index] >= top:
@@ -84,7 +84,7 @@ def steps(
     width: datetime.timedelta,
     points_max: int = POINTS_MAX,
 ) -> tuple[datetime.timedelta, Moments, list[float]]:
-    """Sums over steps of equal width without gaps, few enough to be seen: the width of a step,
+    """Sums over steps of equal width without gaps, few enough to be readable: the width of a step,
     where each begins, and its sum."""
     first, last = min(points), max(points)
     step = _step(last - first, width, points_max)
@@ -98,7 +98,7 @@ def steps(
 def _step(
     span: datetime.timedelta, width: datetime.timedelta, points_max: int
 ) -> datetime.timedelta:
-    """A step of a clock where one holds whole windows, or as many windows as it takes."""
+    """A clock step that contains whole windows, or as many windows as necessary."""
     count = span // width + 1
     if count <= points_max:
         return width
@@ -126,7 +126,7 @@ def age_bucket(age_s: float) -> int:
 
 
 def age_at(bins: Mapping[int, int], share: float) -> float:
-    """The age below which a share of the messages is, from counts by bin."""
+    """The age that a share of the messages does not reach, from counts by bin."""
     left = share * sum(bins.values())
     for number in sorted(bins):
         left -= bins[number]

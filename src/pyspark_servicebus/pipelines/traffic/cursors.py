@@ -1,7 +1,7 @@
 """How far the cursors of entities are behind.
 
-Owns the question to the bus: the position of every cursor in every fragment, and the end of the
-fragment. It moves nothing.
+Owns the request to the bus: the position of every cursor in every fragment, and the end of the
+fragment. It must never move a cursor.
 """
 
 import datetime

@@ -32,7 +32,7 @@ Buckets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is looked at of a message."""
+    """What is measured of a message."""
 
     key: str = "auto"
     sizes: bool = True
@@ -44,7 +44,7 @@ class Measured:
         return [*_COLUMNS, *own, *(["body"] if self.sizes else [])]
 
     def of(self, frame: "DataFrame") -> "DataFrame":
-        """The few columns that count, of messages with the columns of the source."""
+        """The few columns that matter, of messages with the columns of the source."""
         from pyspark.sql import functions as f
 
         names = ("session_id", "partition_key") if self.key == "auto" else (self.key,)
@@ -71,7 +71,7 @@ def bus_messages(
     measured: Measured,
     cursor: Mapping[str, str] | None = None,
 ) -> "DataFrame":
-    """A snapshot of entities, or with the options of a cursor a stream of them."""
+    """A snapshot of entities, or, with the options of a cursor, a stream of them."""
     from pyspark.sql import functions as f
 
     reader: Any = spark.read if cursor is None else spark.readStream
@@ -183,7 +183,7 @@ def hottest_keys(
 def deliveries_and_ages(
     messages: "DataFrame", now: datetime.datetime
 ) -> tuple[Buckets, Buckets, list[Ages]]:
-    """Of each entity: messages by former deliveries, by bucket of age, and how old they are."""
+    """Of each entity: messages by earlier deliveries, by bucket of age, and their ages."""
     from pyspark.sql import functions as f
 
     age_s = f.lit(now.timestamp()) - f.col("enqueued_time").cast("double")

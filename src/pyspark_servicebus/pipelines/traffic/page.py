@@ -1,7 +1,7 @@
 """The traffic report as a page for a browser.
 
-Owns what the page says and in which order: the finding, the numbers that matter, charts each with
-its table, and every entity in a line. The look is `pipelines.report.page`'s.
+Owns the content of the page and its order: the finding, the important numbers, charts each with its
+table, and every entity in a line. `pipelines.report.page` owns the look.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Table = tuple[str, Sequence[Column], list[tuple[object, ...]]]
 
 
 def traffic_page(report: TrafficReport, charts: Sequence[Chart]) -> str:
-    """The page; it needs nothing from elsewhere."""
+    """The page; it is self-contained."""
     page = Page(
         title=report.headline(),
         over=f"Traffic of {report.namespace}, {SOURCES[report.source]} \u00b7 "

@@ -1,7 +1,7 @@
 """The charts of a traffic report: each says in its title what it shows.
 
 Owns the findings and which charts are worth drawing for a report: one without messages has none,
-one without keys none of keys. How marks look is `chart_marks`'.
+one without keys none of keys. `chart_marks` draws the elements.
 """
 
 import datetime
@@ -36,7 +36,7 @@ DELIVERIES_SHOWN: Final = 10
 STEADY: Final = 0.7
 """A rate that falls below this share of its mean is not steady."""
 GAP_MESSAGES: Final = 5
-"""A step without messages is a gap where so many are to be expected."""
+"""A step without messages is a gap if this many are to be expected."""
 
 
 def charts_of(report: TrafficReport) -> list[Chart]:
@@ -110,13 +110,13 @@ def _course(
     step: datetime.timedelta,
     spoken: Callable[[float], str],
 ) -> str:
-    """What the rates did, in a sentence: a gap, a peak, a dip, or nothing of the kind."""
+    """How the rates developed, as a sentence: a gap, a peak, a dip, or steady."""
     if len(rates) == 1:
         return f"Everything came within {format_age(step.total_seconds())}: {spoken(rates[0])}"
     mean, peak = sum(rates) / len(rates), largest(rates)
     at = "%H:%M:%S" if step < datetime.timedelta(minutes=1) else "%H:%M on %d %b"
     gap = longest_gap(rates)
-    # Where few messages come, steps without any are no finding; and a high peak is the larger one.
+    # With few messages, steps without any are not a finding; and a high peak is the bigger one.
     busy = sum(rates) / (len(rates) - rates.count(0))
     if gap is not None and busy * step.total_seconds() >= GAP_MESSAGES and rates[peak] < 2 * busy:
         length = format_age(gap[1] * step.total_seconds())
@@ -125,7 +125,7 @@ def _course(
     if rates[peak] >= 1.5 * mean:
         factor, when = f"{rates[peak] / mean:.1f}".removesuffix(".0"), starts[peak].strftime(at)
         return f"The peak of {spoken(rates[peak])}, at {when}, is {factor} times the mean"
-    # The first step and the last may be cut off.
+    # The first and the last step may be incomplete.
     low = min(range(1, len(rates) - 1), key=rates.__getitem__, default=0)
     if len(rates) > 2 and rates[low] < STEADY * mean:
         when = starts[low].strftime(at)
@@ -139,7 +139,7 @@ def _series(
     starts: list[datetime.datetime],
     step: datetime.timedelta,
 ) -> dict[str, list[float]]:
-    """Rates by entity, the largest first, the small ones together."""
+    """Rates by entity, the largest first, the small ones combined."""
     totals: dict[str, int] = {}
     for window in report.windows:
         totals[window.entity] = totals.get(window.entity, 0) + measure(window)
@@ -158,7 +158,7 @@ def _series(
 
 
 def fragment_chart(report: TrafficReport) -> Chart | None:
-    """The fragments of the entity where they are least even."""
+    """The fragments of the entity with the greatest skew."""
     parted = [entity for entity in report.entities if entity.fragments > 1]
     if not parted:
         return None

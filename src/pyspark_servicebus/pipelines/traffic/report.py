@@ -1,7 +1,7 @@
 """What was found about the traffic of entities, as text and as JSON.
 
 Owns the numbers of a report. It is made once by the pipeline and read by people, programs, charts
-and the page; it asks nothing itself.
+and the page; it must never query anything itself.
 """
 
 import dataclasses
@@ -209,7 +209,7 @@ def entity_traffic(
     key_counts: Mapping[int, int],
     width: datetime.timedelta,
 ) -> EntityTraffic:
-    """The line of an entity from its parts; fragments without messages count as such."""
+    """The line of an entity from its parts; fragments without messages are included."""
     messages = sum(window.messages for window in windows)
     keyed = sum(value * count for value, count in key_counts.items())
     first, last = min(w.start for w in windows), max(w.start for w in windows)

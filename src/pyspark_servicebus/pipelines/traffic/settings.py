@@ -27,7 +27,7 @@ TRIGGER_MS: Final = 10_000
 FACTS: Final = "facts"
 MODES: Final = ("snapshot", "stream")
 NO_BUS: Final = BusPlace(connection_string_ref="env:")
-"""For an analysis of captured messages, which asks no bus."""
+"""For an analysis of captured messages, which needs no bus."""
 KEYS: Final = ("auto", "session_id", "partition_key", "subject", "message_id")
 _counting = partial(setting, panel="Counting")
 _stream = partial(setting, panel="Streams")
@@ -36,7 +36,7 @@ _FOR_STREAMS: Final = ("cursor", "watermark", "trigger", "continuous", "run_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyticsSettings(Declaration):
-    """What is looked at, how it is counted, and where the report goes."""
+    """What is examined, how it is counted, and where the report goes."""
 
     bus: BusPlace = setting("The bus.", "bus")
     entities: tuple[str, ...] = entity_globs()

@@ -1,7 +1,7 @@
 """The files of a traffic report: tables as Parquet, charts as PNG, a page, text and JSON.
 
-Owns their names and columns. All are small and written by the driver; a report that was there
-before is replaced, charts that are not drawn any more are taken away.
+Owns their names and columns. All are small and written by the driver; an existing report is
+replaced, charts that are no longer drawn are deleted.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 
 
 def write_report(directory: Path, report: TrafficReport) -> TrafficReport:
-    """Write everything, and give the report with the names of the files."""
+    """Write everything, and return the report with the names of the files."""
     charts = charts_of(report)
     folder = directory / CHARTS
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Batches in which some messages fail: those go to their own queue, the others on their way.
+"""Batches in which some messages fail: those go to a separate queue, the others to the target.
 
-Owns the work of one batch where a step is put on whole frames, so that nothing but a search tells
-which messages it fails for. The batch is kept while it is searched. It is written only when every
-message has an end. Called by Spark through `foreachBatch`, on the driver.
+Owns the work of one batch where a step applies to whole frames, so that only a search can find the
+messages it fails for. The batch is cached during the search. It is written only when every message
+has an outcome. Called by Spark through `foreachBatch`, on the driver.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NUMBER: Final = "$row"
 _SINK_WORDS: Final = "pyspark_servicebus.errors."
-"""What fails with these words is the bus or the sink, and no row of the function's."""
+"""An error with these words comes from the bus or the sink, not from a row."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Counts:
     written: int = 0
     failed: int = 0
     by_batch: dict[int, int] = field(default_factory=dict)
-    """Messages read for each batch, where the reports of the query do not know."""
+    """Messages read for each batch, if the reports of the query do not contain it."""
 
     def rows_of(self, batch_id: int) -> int:
         """How many messages a batch had."""
@@ -55,7 +55,7 @@ class BatchTerms:
     failures_max: int
     failure_queue: str
     write: Callable[["DataFrame", int], None]
-    """Writes a batch; one that is written again must count once."""
+    """Writes a batch; writing it again must have no further effect."""
     write_failures: Callable[["DataFrame", int], None]
     counts: Counts = field(default_factory=Counts)
 
@@ -66,7 +66,7 @@ class BatchWork:
     def __init__(self, terms: BatchTerms) -> None:
         self._terms = terms
         self._kept: list[DataFrame] = []
-        """What was worked out once and is needed again in this batch."""
+        """Results that are needed again in this batch."""
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
         try:
@@ -90,7 +90,7 @@ class BatchWork:
         counts.written += made.count()
 
     def _numbered(self, frame: "DataFrame") -> "DataFrame":
-        """The frame with a number for each row; its rows are worked out once."""
+        """The frame with a number for each row; its rows are computed once."""
         found = frame.withColumn(NUMBER, f.monotonically_increasing_id()).persist()
         self._kept.append(found)
         return found
@@ -98,7 +98,7 @@ class BatchWork:
     # --- which messages fail --------------------------------------------------------------
 
     def _apart(self, numbered: "DataFrame") -> "tuple[DataFrame, list[DataFrame]]":
-        """What is to be worked on, and what a step has found to fail already."""
+        """The rows to process, and those for which a step has already failed."""
         if TARGET_COLUMN not in numbered.columns:
             return numbered, []
         failed = f.coalesce(
@@ -131,7 +131,7 @@ class BatchWork:
         return apply_steps(rows.drop(NUMBER), steps, self._terms.around)
 
     def _tried(self, work: Callable[[], int]) -> tuple[str | None, int]:
-        """Run steps without writing; returns what went wrong, or what came out."""
+        """Run steps without writing; returns the error, or the result."""
         try:
             return None, work()
         except PySparkException as error:
@@ -162,7 +162,7 @@ class BatchWork:
     # --- where they go --------------------------------------------------------------------
 
     def _write_failures(self, failures: "list[DataFrame]", batch_id: int) -> int:
-        """Send all that failed; returns how many there are."""
+        """Send all failed messages; returns how many there are."""
         if not failures:
             return 0
         found = _sendable(failures[0])
@@ -176,7 +176,7 @@ class BatchWork:
         return count
 
     def _failures(self, whole: "DataFrame", bad: dict[int, str]) -> "DataFrame":
-        """The messages as they came, with the reason in the properties of dead letters."""
+        """The original messages, with the reason in the properties of dead letters."""
         rows = [(number, text[: failed_rows.TEXT_CHARACTERS_MAX]) for number, text in bad.items()]
         texts = whole.sparkSession.createDataFrame(rows, f"`{NUMBER}` bigint, `$text` string")
         failed = whole.join(f.broadcast(texts), NUMBER)
@@ -185,13 +185,13 @@ class BatchWork:
 
 
 def _sendable(failed: "DataFrame") -> "DataFrame":
-    """What of a failed row is a message; steps may have added more."""
+    """The columns of a failed row that make up a message; steps may have added more."""
     names = [n for n in failed.columns if n in COLUMNS and n not in GIVEN_BY_THE_BUS]
     return failed.select(*names).withColumn("body", f.col("body").cast("binary"))
 
 
 def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps that are tried together: those that know their rows alone, the others in a row."""
+    """Steps that are tried together: row steps alone, consecutive others together."""
     parts: list[list[Step]] = []
     for step in steps:
         if parts and not step.knows_rows and not parts[-1][0].knows_rows:

@@ -1,8 +1,8 @@
-"""Whether a transform can work, said before anything is read.
+"""Whether a transform can work, checked before anything is read.
 
-Owns the questions to the bus about its entities, and to Spark about the columns: the steps are put
-on an empty frame with the columns of the source, and the sink judges what comes out. No message
-is touched. Called by `transform` before it begins, and by `partibus pipeline check`.
+Owns the checks of entities with the bus, and of columns with Spark: the steps are applied to an
+empty frame with the columns of the source, and the sink checks the result. It must never touch a
+message. Called by `transform` before it begins, and by `partibus pipeline check`.
 """
 
 import tempfile
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known once everything was found."""
+    """The result of a successful check."""
 
     target_kind: str
-    """queue or topic; nothing where rows leave the bus."""
+    """queue or topic; empty when rows leave the bus."""
     schema: "StructType"
-    """The columns that the steps give."""
+    """The resulting columns of the steps."""
 
     def columns(self) -> dict[str, str]:
         """The columns of what is sent, with their types."""
@@ -64,7 +64,7 @@ def check_transform(spark: "SparkSession", settings: TransformSettings) -> Check
 
 
 def check_entities(settings: TransformSettings) -> str:
-    """Whether the bus has what is named, of the right sort; returns the kind of the target."""
+    """Whether the bus has the named entities, of the right kind; returns the kind of the target."""
     source = find_entity(settings.bus, "source", settings.source)
     if source.kind == "topic":
         raise SettingsError(
@@ -98,7 +98,7 @@ def _check_target(settings: TransformSettings) -> str:
 
 
 def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
-    """An entity of the bus, or what is wrong with its name."""
+    """An entity of the bus, or the error about its name."""
     bus.connection()
     credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
     try:
@@ -122,7 +122,7 @@ def _near(bus: BusPlace, path: str) -> str:
 def check_steps(
     spark: "SparkSession", settings: TransformSettings, columns: tuple[str, ...]
 ) -> "StructType":
-    """The columns that the steps give, found on a frame without rows."""
+    """The resulting columns of the steps, found on an empty frame."""
     steps = settings.all_steps()
     frame = spark.createDataFrame([], spark_schema(list(columns)))
     stateful = [number for number, step in enumerate(steps, 1) if step.kind == "stateful"]
@@ -145,7 +145,7 @@ def check_steps(
 
 
 def check_stream(spark: "SparkSession", settings: TransformSettings, schema: "StructType") -> None:
-    """Whether the steps can be put on a stream: not everything that works on a frame can."""
+    """Whether the steps work on a stream: not everything that works on a frame does."""
     around = Surroundings(settings.beside, settings.failure_queue)
     with tempfile.TemporaryDirectory() as empty:
         frame = spark.readStream.schema(schema).parquet(empty)

@@ -1,8 +1,8 @@
-"""Messages that a function could not deal with: how they are found, and what becomes of them.
+"""Messages for which a function failed: how they are found, and where they go.
 
 Owns the form of a failed message, which is the message itself with the reason in the properties
 that dead letters have, and the search for the rows of a batch that make a function of whole frames
-fail. A failure that no row is to blame for is never put on rows. Called by the steps and by
+fail. A failure that no row causes must never be attributed to rows. Called by the steps and by
 `transform`.
 """
 
@@ -16,7 +16,7 @@ FAILED: Final = "TransformFailed"
 TEXT_CHARACTERS_MAX: Final = 1000
 
 Attempt = Callable[[Sequence[int]], str | None]
-"""Tries the function on the messages of these numbers; returns what went wrong."""
+"""Tries the function on the messages with these numbers; returns the error."""
 
 
 class TooManyFailures(Exception):
@@ -24,7 +24,7 @@ class TooManyFailures(Exception):
 
 
 def failed_row(row: Mapping[str, Any], text: str, queue: str) -> dict[str, Any]:
-    """The message as it came, on its way to the queue for failures."""
+    """The original message, to be sent to the queue for failures."""
     properties = dict(row.get("application_properties") or {})
     properties[REASON] = FAILED
     properties[DESCRIPTION] = text[:TEXT_CHARACTERS_MAX]
@@ -34,9 +34,10 @@ def failed_row(row: Mapping[str, Any], text: str, queue: str) -> dict[str, Any]:
 
 
 def failing_numbers(numbers: Sequence[int], attempt: Attempt, most: int) -> dict[int, str]:
-    """The messages without which the function works, each with the text of its failure.
+    """The messages for which the function fails, each with the text of its failure.
 
-    The batch is halved until single messages fail: some 2 log n tries for each of them."""
+    The batch is bisected until single messages fail: some 2 log n attempts for each of them.
+    """
     found: dict[int, str] = {}
     for number, text in _failing(numbers, attempt):
         found[number] = text

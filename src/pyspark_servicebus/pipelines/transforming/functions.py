@@ -1,8 +1,8 @@
 """Functions of the user, named as `module:function` or `file.py:function`.
 
-Owns how such a name is found, and that what it finds reaches Spark's workers: a module that is
-installed there is imported there, and one that only lies beside the job travels by value. A file
-is run once, and again when it has changed. Never calls the function. Called by the steps, on the
+Owns how such a name is found, and how the function reaches Spark's workers: a module that is
+installed there is imported there, and one that is only beside the job is sent by value. A file is
+run once, and again when it has changed. Must never call the function. Called by the steps, on the
 driver, for every batch.
 """
 
@@ -20,11 +20,11 @@ from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 Function = Callable[..., Any]
 _ran: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
-"""Files that were run, as they were then: when they were written, and how long they are."""
+"""Files that were run, with their modification time and size then."""
 
 
 def load_function(setting: str, name: str, beside: Path | None = None) -> Function:
-    """The function of that name; `beside` is a directory to look in first."""
+    """The function of that name; `beside` is a directory to search first."""
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise SettingsError(
@@ -47,7 +47,7 @@ def _module(setting: str, where: str, beside: Path | None) -> ModuleType:
             return _module_of_file((beside or Path.cwd()) / where)
         return _module_of_name(where, beside)
     except Exception as error:
-        # Whatever the user's module does when it is imported is the user's to know.
+        # Any exception of the user's module on import is reported to the user.
         kind = type(error).__name__
         raise SettingsError(
             f"{setting}: {where} cannot be imported: {kind}: {error}. Looked in "
@@ -62,7 +62,7 @@ def _module_of_file(file: Path) -> ModuleType:
     found = file.stat()
     form, known = (found.st_mtime_ns, found.st_size), _ran.get(file)
     module = importlib.util.module_from_spec(spec) if known is None else known[1]
-    # By its name it can be found again when its functions are pickled.
+    # Registered by name so that its functions can be pickled.
     sys.modules[file.stem] = module
     if known is None or known[0] != form:
         spec.loader.exec_module(module)

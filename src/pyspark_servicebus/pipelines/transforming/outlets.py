@@ -1,8 +1,8 @@
 """Where the rows of a pipeline go: an entity of the bus, Parquet files, a Delta table, the console.
 
-Owns the forms of sinks that transforms and declared pipelines share, and what makes each of them
-count a batch once: the bus by the sink's own promise, files by a folder for each batch, a table by
-a commit that carries the number of the batch. Made from settings, used by `transform`.
+Owns the kinds of sinks that transforms and declared pipelines share, and how each of them writes a
+batch once: the bus by the sink's own guarantee, files by a folder for each batch, a table by a
+commit with the number of the batch. Made from settings, used by `transform`.
 """
 
 import base64
@@ -27,10 +27,10 @@ class Outlet(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
 
     def check(self, schema: "StructType") -> None:
-        """SettingsError for columns that it cannot take."""
+        """SettingsError for columns that it cannot accept."""
 
     def stream(self, frame: "DataFrame", query_id: Callable[[], str]) -> "DataStreamWriter":
         """A stream into it."""
@@ -41,7 +41,7 @@ class Outlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BusOutlet:
-    """A queue or topic; rows with a target of their own go there."""
+    """A queue or topic; rows with their own target go there."""
 
     name: str
     options: Mapping[str, str]
@@ -63,7 +63,7 @@ class BusOutlet:
 
 
 class _ByBatch:
-    """Sinks that take a batch at a time."""
+    """Sinks that write a batch at a time."""
 
     def check(self, schema: "StructType") -> None:
         """Every column can be written."""
@@ -80,7 +80,7 @@ class _ByBatch:
 
 @dataclass(frozen=True, slots=True)
 class ParquetOutlet(_ByBatch):
-    """Files in a folder for each batch; one that is written again replaces what was there."""
+    """Files in a folder for each batch; writing a batch again replaces its folder."""
 
     name: str
 
@@ -91,7 +91,7 @@ class ParquetOutlet(_ByBatch):
 
 @dataclass(frozen=True, slots=True)
 class DeltaOutlet(_ByBatch):
-    """A Delta table; a batch is one commit, and one that was committed is not written again."""
+    """A Delta table; a batch is one commit, and a committed batch is not written again."""
 
     name: str
 

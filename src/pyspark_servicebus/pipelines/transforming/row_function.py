@@ -1,6 +1,6 @@
 """Functions of rows: one message in, any number of messages out.
 
-Owns the way of a row from Arrow to a dictionary and back, and what a function may return. It
+Owns the conversion of a row from Arrow to a dictionary and back, and what a function may return. It
 runs in Spark's workers. A row that fails fails the task, or becomes a message for the queue for
 failures, depending on the settings; it never disappears.
 """
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 RowFunction = Callable[[Row], Row | Iterable[Row] | None]
 
 OUT_COLUMNS: Final = (*COLUMNS, TARGET_COLUMN)
-"""What a function of rows returns: messages, and where they go."""
+"""What a function of rows returns: messages, and their targets."""
 _MAPS: Final = ("application_properties", "application_property_types")
 _ROWS_PER_BATCH: Final = 4096
 
@@ -65,7 +65,7 @@ class RowStep:
         self._function = function
         self._name = name
         self._failures = failures
-        """Where messages go that the function fails for; None to fail the task."""
+        """Where messages go for which the function fails; None to fail the task."""
         self._schema = arrow_out_schema() if schema is None else schema
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -80,7 +80,7 @@ class RowStep:
             yield batch_of(waiting, self._schema)
 
     def _made(self, row: Row) -> list[Row]:
-        # The function may change the row that it is given; a failure shows the one that came.
+        # The function may change its row; a failure shows the original.
         given = {**row, **{name: dict(row[name]) for name in _MAPS if row.get(name)}}
         try:
             return list(messages_of(self._function(given), self._schema.names))
@@ -102,7 +102,7 @@ def rows_of(batch: "pa.RecordBatch") -> Iterator[Row]:
 
 
 def messages_of(given: object, names: Sequence[str] = OUT_COLUMNS) -> Iterator[Row]:
-    """What a function returned, as rows with the columns of messages and no others."""
+    """The return value of a function, as rows with only the columns of messages."""
     if given is None:
         return
     rows = [given] if isinstance(given, Mapping) else given
@@ -128,7 +128,7 @@ def _message(row: Any, names: Sequence[str]) -> Row:
 
 
 def batch_of(rows: list[Row], schema: "pa.Schema | None" = None) -> "pa.RecordBatch":
-    """Rows as Arrow; dictionaries are the pairs that it wants for maps."""
+    """Rows as Arrow; dictionaries become the pairs that it needs for maps."""
     import pyarrow as pa
 
     schema = arrow_out_schema() if schema is None else schema

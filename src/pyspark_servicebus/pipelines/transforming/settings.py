@@ -204,7 +204,7 @@ class TransformSettings(Declaration):
         return replace(self, checkpoint=str(directory / "checkpoints" / self.owner))
 
     def all_steps(self) -> tuple[Step, ...]:
-        """The steps, however they were written; none at all copies messages as they are."""
+        """The steps, however they were written; none means that messages are copied unchanged."""
         if self.stateful:
             options: dict[str, Any] = {"key": list(self.key)}
             if self.forget_after_ms is not None:
@@ -221,12 +221,12 @@ class TransformSettings(Declaration):
         if self.failure_queue is None:
             return False
         if self.outlet is not None:
-            return True  # only the bus takes rows of both sorts at once
+            return True  # only the bus accepts both kinds of rows at once
         steps = self.all_steps()
         return len(steps) > 1 or any(not step.knows_rows for step in steps)
 
     def watermarked(self, frame: "DataFrame") -> "DataFrame":
-        """The source with what is known of late messages."""
+        """The source with a watermark for late messages."""
         if self.watermark_ms is None:
             return frame
         return frame.withWatermark("enqueued_time", f"{self.watermark_ms} milliseconds")
@@ -246,13 +246,13 @@ class TransformSettings(Declaration):
         return self.outlet or BusOutlet(self.target, self._write_options(kind))
 
     def failure_outlet(self) -> "BusOutlet":
-        """Where messages go that fail, batch by batch."""
+        """Where failing messages go, batch by batch."""
         from pyspark_servicebus.pipelines.transforming.outlets import BusOutlet
 
         queue = self.failure_queue or ""
         options = self.bus.options() | {"queue": queue, "deliver": "atLeastOnce"}
         if self.deliver == "staged":
-            # A writer of its own: both are published for each batch, one after the other.
+            # A separate writer: both are published for each batch, one after the other.
             options |= {"deliver": "staged", "writer": f"{self.owner}.failed"}
         return BusOutlet(queue, options)
 
@@ -269,7 +269,7 @@ class TransformSettings(Declaration):
 
 
 def steps_of(tables: list[Any]) -> tuple[Step, ...]:
-    """Steps as a file writes them."""
+    """Steps as written in a file."""
     return tuple(step_of(number, table) for number, table in enumerate(tables, 1))
 
 

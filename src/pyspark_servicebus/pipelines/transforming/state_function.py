@@ -1,9 +1,8 @@
-"""Functions that remember: `(key, rows, state) -> rows`, with a state for each key.
+"""Stateful functions: `(key, rows, state) -> rows`, with a state for each key.
 
-Owns how such a function stands on Spark's `transformWithState`: the rows of a key come in the
-order of their sequence numbers, and the state is a dictionary that Spark keeps as JSON beside
-the checkpoint, so a batch that is run again begins with the state it began with. Runs in Spark's
-workers.
+Owns how such a function uses Spark's `transformWithState`: the rows of a key come in the order of
+their sequence numbers, and the state is a dictionary that Spark keeps as JSON with the checkpoint,
+so a batch that is run again begins with the same state. Runs in Spark's workers.
 """
 
 import json
@@ -27,12 +26,12 @@ StateFunction = Callable[[Any, list[Row], State], Row | Iterable[Row] | None]
 
 PROVIDER_SETTING: Final = "spark.sql.streaming.stateStore.providerClass"
 PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-"""The only one that keeps this kind of state."""
+"""The only state store that supports this kind of state."""
 _SCHEMA: Final = StructType([StructField("state", StringType(), True)])
 
 
 class StateStep(StatefulProcessor):
-    """A function that remembers, as `transformWithState` calls it in a worker."""
+    """A stateful function, as `transformWithState` calls it in a worker."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class StateStep(StatefulProcessor):
             yield SparkRow(**{name: message.get(name) for name in self._columns})
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     def _made(self, key: Any, rows: list[Row]) -> list[Row]:
         kept_before = self._state.get()

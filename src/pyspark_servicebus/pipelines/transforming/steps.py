@@ -1,8 +1,8 @@
-"""The steps of a pipeline: SQL, expressions and functions, one behind the other.
+"""The steps of a pipeline: SQL, expressions and functions, one after the other.
 
-Owns the kinds of steps, what each of them takes, and how it is put on a frame. Whether the
-columns are there is Spark's to say, on an empty frame as on a stream; it is told with the number of
-the step. Nothing is read here. Called by `transform` and by declared pipelines.
+Owns the kinds of steps, the parameters of each, and how it is applied to a frame. Spark checks the
+columns, on an empty frame as on a stream; its error is reported with the number of the step.
+Nothing is read here. Called by `transform` and by declared pipelines.
 """
 
 import functools
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 VIEW: Final = "messages"
-"""What a statement calls the rows that come from the step before."""
+"""The name of the previous step's rows in a statement."""
 _NOISE: Final = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE:\s*\w+;?")
 
 
@@ -35,7 +35,7 @@ class StepError(SettingsError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step, as it was written."""
+    """One step, as written."""
 
     kind: str
     value: Any
@@ -49,10 +49,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What steps need to know beside the frame."""
+    """What steps need to know besides the frame."""
 
     beside: Path | None = None
-    """Where functions are looked for first."""
+    """Where functions are searched first."""
     failures: str | None = None
     """The queue for messages that fail; None to fail the run."""
 
@@ -105,7 +105,7 @@ def _no_such_key(name: str, known: tuple[str, ...]) -> str:
 
 
 def apply_steps(frame: "DataFrame", steps: Iterable[Step], around: Surroundings) -> "DataFrame":
-    """All steps on a frame; nothing is run, but everything is looked up."""
+    """All steps on a frame; nothing is run, but everything is resolved."""
     from pyspark.errors import PySparkException
 
     for number, step in enumerate(steps, 1):
@@ -118,14 +118,14 @@ def apply_steps(frame: "DataFrame", steps: Iterable[Step], around: Surroundings)
         except SettingsError as error:
             raise StepError(number, step.kind, str(error)) from error
         except Exception as error:
-            # A function of the user that fails on the frame itself, before any row is there.
+            # A user's function that fails on the frame itself, before there are any rows.
             text = f"{type(error).__name__}: {error}"
             raise StepError(number, step.kind, f"{step.value} failed: {text}") from error
     return frame
 
 
 def spark_words(error: Exception | str) -> str:
-    """What Spark complains of, in one line, without its codes and plans."""
+    """Spark's error in one line, without its codes and plans."""
     text = str(error).strip()
     if text.startswith("[PARSE_SYNTAX_ERROR]"):
         reported = " ".join(text.split("== SQL ==")[0].split())
@@ -167,7 +167,7 @@ def _drop(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
 
 
 def _json(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
-    """Columns out of a JSON body; a body that is not JSON gives nulls."""
+    """Columns from a JSON body; a body that is not JSON gives nulls."""
     from pyspark.sql import functions as f
 
     read = frame.withColumn("$read", f.from_json(f.col("body").cast("string"), step.value))
@@ -203,7 +203,7 @@ def _stateful(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFram
     _require(frame, memory.key)
     schema = out_schema(frame.schema)
     if not frame.isStreaming:
-        # Spark has no state for frames that do not go on; the columns are the same.
+        # Spark has no state for batch frames; the columns are the same.
         _function(step, around)
         return frame.sparkSession.createDataFrame([], schema)
     forget_ms = memory.forget_after_ms
@@ -218,7 +218,7 @@ def _stateful(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFram
 
 
 def _as_function(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Spark looks at the function that it is given, so it gets one."""
+    """Spark inspects the function that it is given, so it gets a real one."""
 
     def run(batches: Any) -> Any:
         return work(batches)
@@ -234,7 +234,7 @@ def _function(step: Step, around: Surroundings) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Memory:
-    """The settings of a stateful step beside its function."""
+    """The settings of a stateful step besides its function."""
 
     key: tuple[str, ...] = setting(
         "The columns that form the key; each key has its own state.", "texts"

@@ -1,9 +1,9 @@
-"""Rules carried out on one dead-letter queue: each message in a transaction of its own.
+"""Rules carried out on one dead-letter queue: each message in a separate transaction.
 
-Owns the way of a dead letter from its queue to where a rule sends it. To send and to complete are
-one transaction, so whatever dies in the middle, a message is in one of the two places and never in
-both or none. What was asked of a bus that died is looked up when it is back: a dead letter that
-is gone was moved. Only what was decided about is touched; the rest is given back.
+Owns how a dead letter gets from its queue to where a rule sends it. Sending and completing are one
+transaction, so whatever crashes, a message is in one of the two places and never in both or none.
+Unknown outcomes are looked up when the bus is back: a dead letter that is gone was moved. Only
+selected messages are touched; the rest is released.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixabl
 from pyspark_servicebus.pipelines.triage.rules import Rule
 
 ROUND_MESSAGES_MAX: Final = 100
-"""Locked at a time: few, since a run that is killed leaves them locked for a while."""
+"""Locked at a time: few, since a killed run leaves them locked for a while."""
 PEEK_MESSAGES: Final = 250
 STALLED_PAUSE_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.2
@@ -41,13 +41,13 @@ Advance = Callable[[int], None]
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of the dead letters of one entity, by the index of the rule."""
+    """The outcomes for the dead letters of one entity, by the index of the rule."""
 
     entity: str
     done: Counter[int] = field(default_factory=Counter)
     failed: Counter[int] = field(default_factory=Counter)
     gone: Counter[int] = field(default_factory=Counter)
-    """Taken by others between the look and the deed."""
+    """Taken by others between the read and the move."""
     held: Counter[int] = field(default_factory=Counter)
     """Still locked by another receiver at the end."""
     problems: list[str] = field(default_factory=list)
@@ -55,22 +55,22 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class EntityWork:
-    """The dead letters of one entity that rules were found for."""
+    """The dead letters of one entity that rules match."""
 
     entity: str
     wanted: dict[int, int]
-    """The rule of each message, by its sequence number; what is done with leaves it."""
+    """The rule of each message, by its sequence number; handled ones are removed."""
     rules: Sequence[Rule]
     goals: Mapping[int, Destination]
-    """Where the rules send, by index; those that only complete are missing."""
+    """Where the rules send, by index; rules that only complete are missing."""
     wait_s: float
-    """How long messages are waited for that another receiver has locked."""
+    """How long to wait for messages that another receiver has locked."""
     patience_s: float
     """How long to wait for a bus that is unreachable."""
     advance: Advance = lambda count: None
     fragments_up: Callable[[], set[int]] | None = None
-    """The fragments that answer now: a look at the others shows nothing, and proves nothing.
-    None stands for all."""
+    """The fragments that answer now: a peek at the others shows nothing, and proves nothing. None
+    means all."""
     outcome: Outcome = field(init=False)
     _doubtful: set[int] = field(init=False, default_factory=set)
     _lapses: Counter[int] = field(init=False, default_factory=Counter)
@@ -83,7 +83,7 @@ class EntityWork:
         return f"{self.entity}/$DeadLetterQueue"
 
     async def run(self, place: ConnectionString, ca_file: str | None) -> Outcome:
-        """Carry the rules out until nothing is left to do; a bus that is away is waited for."""
+        """Carry the rules out until nothing is left to do; waits for an unreachable bus."""
         loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
         deadline, left = loop.time() + self.patience_s, len(self.wanted)
         while self.wanted:
@@ -124,7 +124,7 @@ class EntityWork:
     async def _rounds(
         self, bus: Bus, links: TransactedLinks, passed: list[ReceivedMessage]
     ) -> None:
-        """Round after round; when nothing comes, locks of others may still lapse."""
+        """Rounds of messages; when nothing comes, locks of others may still lapse."""
         loop, known = asyncio.get_running_loop(), set[int]()
         stalled_at: float | None = None
         while self.wanted:
@@ -156,7 +156,7 @@ class EntityWork:
         links: TransactedLinks,
         found: Sequence[tuple[ReceivedMessage, IncomingMessage]],
     ) -> None:
-        """Move what was received; each in a transaction of its own."""
+        """Move what was received; each in a separate transaction."""
         moves: dict[int, Move] = {}
         refused: list[ReceivedMessage] = []
         for message, seen in found:
@@ -197,14 +197,14 @@ class EntityWork:
             self._doubtful.add(number)
 
     def _comes_again(self, number: int, move: Move) -> bool:
-        """Whether it only took longer than the lock: then the message is received once more."""
+        """Whether it only took longer than the lock: then the message is received again."""
         if move.error is None or move.error.condition != LOCK_LOST:
             return False
         self._lapses[number] += 1
         return self._lapses[number] < LAPSES_MAX
 
     async def _give_back(self, bus: Bus, messages: Sequence[ReceivedMessage]) -> None:
-        """Let go of locks by their tokens, as a rolled-back transaction leaves them."""
+        """Release locks by their tokens, as a rolled-back transaction leaves them."""
         if messages:
             tokens = [uuid.UUID(bytes_le=message.tag) for message in messages]
             management = await bus.management(self.path)
@@ -215,8 +215,8 @@ class EntityWork:
     # --- what is left -----------------------------------------------------------------------
 
     async def _look(self, bus: Bus) -> None:
-        """See which messages are still there: of those that are not, the doubtful were moved by
-        us, the others by somebody else."""
+        """Check which messages still exist: of the missing ones, those in doubt were moved by us,
+        the others by another receiver."""
         up = await self._up()
         there = await self._numbers(bus)
         still_up = await self._up()
@@ -231,7 +231,7 @@ class EntityWork:
         return None if self.fragments_up is None else await asyncio.to_thread(self.fragments_up)
 
     async def _numbers(self, bus: Bus) -> set[int]:
-        """The dead letters that can be seen."""
+        """The dead letters that a peek returns."""
         there: set[int] = set()
         management, number = await bus.management(self.path), 0
         while page := await management.peek(number, PEEK_MESSAGES):
@@ -256,7 +256,7 @@ def _seen(message: ReceivedMessage) -> IncomingMessage:
 async def carry_out(
     works: Sequence[EntityWork], place: ConnectionString, ca_file: str | None, side_by_side: int
 ) -> list[Outcome]:
-    """The work on several entities, some of them at a time."""
+    """The work on several entities, some of them in parallel."""
     turns = asyncio.Semaphore(side_by_side)
 
     async def one(work: EntityWork) -> Outcome:

@@ -1,7 +1,7 @@
 """The dead-letter report as a page for a browser.
 
-Owns what the page says and in which order: the finding, when the messages came, the causes with
-samples, what rules do. The look is `pipelines.report.page`'s.
+Owns the content of the page and its order: the finding, when the messages arrived, the causes with
+samples, what rules do. `pipelines.report.page` owns the look.
 """
 
 import datetime
@@ -25,7 +25,7 @@ _HOUR: Final = datetime.timedelta(hours=1)
 
 
 def dead_letter_page(report: DeadLetterReport) -> str:
-    """The page; it needs nothing from elsewhere."""
+    """The page; it is self-contained."""
     page = Page(
         title=report.headline(),
         over=f"Dead letters of {report.namespace} \u00b7 {moment(report.taken_at)} UTC",
@@ -91,12 +91,12 @@ def hours_chart(report: DeadLetterReport) -> Chart:
 def _series(
     report: DeadLetterReport,
 ) -> tuple[datetime.timedelta, list[datetime.datetime], dict[str, list[float]]]:
-    """Columns of equal width without gaps, few enough to see, and their parts by reason."""
+    """Columns of equal width without gaps, few enough to be readable, and their parts by reason."""
     first = min(hour.hour for hour in report.hours)
     last = max(hour.hour for hour in report.hours)
     hours = (last - first) // _HOUR + 1
     step = -(-hours // COLUMNS_MAX)
-    # A lone column says nothing of when; a few empty ones around it do.
+    # A single column shows no time course; a few empty ones around it do.
     around = max(0, 11 - hours // step)
     width = _HOUR * step
     start = first - around // 2 * width
@@ -196,7 +196,7 @@ def _rules(page: Page, report: DeadLetterReport) -> None:
         text = "A dry run: nothing was changed"
     else:
         title = f"The rules were carried out on {done:,} of {report.total:,} dead letters"
-        text = "Each in a transaction of its own"
+        text = "Each in a separate transaction"
     page.section(title, text)
     ends = ("Cannot",) if report.is_dry_run else ("Done", "Failed", "Gone", "Held")
     numbers = [Column(head, "number") for head in ("Fits", *ends)]

@@ -1,8 +1,8 @@
 """Dead letters in Spark: read from every entity, given a shape, a rule and a safe preview.
 
-Owns the data frame that the reports and the rules are made from: a row for each dead letter, small,
-because bodies are cut in the workers. The bus is read once; everything else is asked of that
-snapshot. It changes nothing.
+Owns the data frame for the reports and the rules: a row for each dead letter, small, because bodies
+are truncated in the workers. The bus is read once; everything else uses that snapshot. It must
+never change anything.
 """
 
 import datetime
@@ -46,7 +46,7 @@ TEXT_CHARACTERS_MAX: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """What a worker needs to know to look at dead letters."""
+    """What a worker needs to know to classify dead letters."""
 
     rules: tuple[Rule, ...]
     now_ms: int
@@ -108,7 +108,7 @@ class Triage:
 
 @functools.cache
 def arrow_schema() -> "pa.Schema":
-    """SCHEMA in Arrow's words."""
+    """SCHEMA for Arrow."""
     import pyarrow as pa
 
     kinds = {
@@ -124,7 +124,7 @@ def arrow_schema() -> "pa.Schema":
 def dead_letters(
     spark: "SparkSession", bus: BusPlace, entities: Sequence[EntityInfo], triage: Triage
 ) -> "DataFrame":
-    """The dead letters of these entities, with the rule of each; read when they are asked for."""
+    """The dead letters of these entities, with the rule of each; read lazily."""
     from pyspark.sql import functions as f
 
     frames = []

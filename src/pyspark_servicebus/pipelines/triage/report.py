@@ -1,7 +1,7 @@
 """What was found among dead letters, and what rules did or would do, as text and as JSON.
 
-Owns the numbers of a report and their look on a terminal. It is made once by the pipeline and read
-by people and programs; the page for a browser is `triage.page`'s.
+Owns the numbers of a report and their form on a terminal. It is made once by the pipeline and read
+by people and programs; `triage.page` makes the page for a browser.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Dead letters that look alike: of one entity, for one reason, with one shape of text."""
+    """Similar dead letters: of one entity, for one reason, with one shape of text."""
 
     entity: str
     reason: str
@@ -57,13 +57,13 @@ class Hour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCount:
-    """What a rule fits, and what became of that."""
+    """What a rule matches, and the outcomes."""
 
     rule: str
     action: str
     matched: int
     unfixable: int = 0
-    """Of them, those that it cannot be carried out on."""
+    """Of them, those on which it cannot be carried out."""
     done: int = 0
     failed: int = 0
     gone: int = 0
@@ -94,11 +94,11 @@ class DeadLetterReport:
 
     @property
     def failed(self) -> int:
-        """Dead letters that a rule was not carried out on, though it fits."""
+        """Dead letters that a rule matches but was not carried out on."""
         return sum(rule.failed + rule.held for rule in self.rules)
 
     def shortfall(self) -> str | None:
-        """What the rules were not carried out on, for an exit code that says so."""
+        """Where the rules were not carried out, for the exit code."""
         if not self.failed:
             return None
         were = "was" if self.failed == 1 else "were"

@@ -1,8 +1,8 @@
-"""A dead letter as it is sent again: counted, corrected, delayed, under an id that is taken.
+"""A dead letter as it is sent again: counted, corrected, delayed, under an accepted id.
 
-Owns what a rule makes of one message, and where it goes. Body, properties, session and key stay as
-they are unless the rule says otherwise. Pure but for the clock that it is given. It decides
-nothing: that a message cannot be rewritten is reported to the caller, who leaves it in place.
+Owns how a rule changes one message, and where it goes. Body, properties, session and key stay as
+they are unless the rule says otherwise. Pure; the time is an argument. It must never decide
+anything: a message that cannot be rewritten is reported to the caller, which leaves it in place.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ _TRIES_MAX: Final = 10_000
 
 
 class NotFixable(Exception):
-    """A message that a rule cannot be carried out on; the text says why."""
+    """A rule cannot be carried out on a message; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where messages go, and what matters about it."""
+    """Where messages go, and the relevant properties."""
 
     path: str
     fragments: int
@@ -69,7 +69,7 @@ def rewritten(
 
 
 def _epitaph(message: IncomingMessage, source: str) -> dict[str, object]:
-    """Why and where it died, which would be lost with the dead-letter queue."""
+    """Why and where it was dead-lettered, which would be lost with the dead-letter queue."""
     reported = message.application_properties
     values = [reported.get(name) for name in DEAD_LETTER_PROPERTIES]
     names = (PARKED_REASON, PARKED_DESCRIPTION)
@@ -123,19 +123,19 @@ def _has_key(message: IncomingMessage) -> bool:
 
 
 def _partition_key(message: IncomingMessage, goal: Destination) -> str | None:
-    """A key for a message without one, since a transaction needs it to find its fragment."""
+    """A key for a message without one, which a transaction needs to find its fragment."""
     if goal.fragments == 1 or _has_key(message) or goal.detects_duplicates:
         return None
     if not goal.is_own:
-        return f"resubmit.{message.sequence_number}"  # any fragment will do, and not all the same
+        return f"resubmit.{message.sequence_number}"  # any fragment, but not always the same
     return _landing("resubmit", _own_fragment(message), goal.fragments)
 
 
 def _message_id(
     message: IncomingMessage, rule: Rule, goal: Destination, attempt: int
 ) -> str | None:
-    """A new id where duplicates are detected, since the old one may still be remembered there,
-    and the message would be dropped; None keeps the id."""
+    """A new id where duplicates are detected, since the old one may still be remembered there and
+    the message would be dropped; None keeps the id."""
     if rule.message_id == "keep" or (rule.message_id == "auto" and not goal.detects_duplicates):
         return None
     old = str(message.properties.message_id or message.sequence_number)
@@ -149,7 +149,7 @@ def _message_id(
 
 
 def _landing(prefix: str, fragment: int, fragments: int) -> str:
-    """A text with this beginning whose hash selects a fragment."""
+    """A text with this prefix whose hash selects a fragment."""
     for number in range(_TRIES_MAX):
         text = f"{prefix}.{number}" if number else prefix
         if fragment_index(text, fragments) == fragment:

@@ -1,8 +1,8 @@
-"""What is to become of dead letters: rules, the first of which that fits decides.
+"""What to do with dead letters: rules, of which the first match decides.
 
-Owns the meaning of a rule: what it fits, what it does, and when a message that failed before may
-come again. Pure; it travels to Spark's workers, which decide, and to the driver, which carries out.
-How rules are written is `rules_file`'s.
+Owns the meaning of a rule: what it matches, what it does, and when a message that failed before may
+be sent again. Pure; used by Spark's workers, which decide, and by the driver, which carries it out.
+`rules_file` owns the syntax.
 """
 
 import fnmatch
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 ATTEMPTS_PROPERTY: Final = "x-partibus-resubmits"
-"""How often a message was sent again by rules; counted in the message itself."""
+"""How often rules have sent a message again; counted in the message itself."""
 ACTIONS: Final = ("resubmit", "fix", "park", "purge", "leave")
 SENDING: Final = ("resubmit", "fix", "park")
 MESSAGE_IDS: Final = ("auto", "keep", "new")
@@ -35,7 +35,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """What a rule fits: all that is said must be true; nothing said fits everything."""
+    """The condition of a rule: all given parts must be true; without any it matches everything."""
 
     entities: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ class When:
     shapes: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[int, int] = (0, 1 << 31)
-    """At least and at most."""
+    """The minimum and maximum."""
     older_than_ms: int = 0
     younger_than_ms: int | None = None
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether a dead letter is meant; the cheap questions first."""
+        """Whether a dead letter matches; the cheap checks first."""
         return (
             self.attempts[0] <= letter.attempts <= self.attempts[1]
             and letter.age_ms >= self.older_than_ms
@@ -69,7 +69,7 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: when it fits, and what it does."""
+    """One rule: its condition and its action."""
 
     name: str
     action: str
@@ -87,19 +87,19 @@ class Rule:
     message_id: str = "auto"
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether this rule decides; one that has tried often enough leaves it to the next."""
+        """Whether this rule decides; after its maximum of attempts the next one does."""
         if self.max_attempts is not None and letter.attempts >= self.max_attempts:
             return False
         return self.when.fits(letter)
 
     def delay_after(self, attempts: int) -> int:
-        """How long a message waits that was sent again so often before."""
+        """How long a message waits that was already sent again this often."""
         delay_ms = self.delay_ms * self.backoff ** min(attempts, 64)
         return round(delay_ms if self.delay_max_ms is None else min(delay_ms, self.delay_max_ms))
 
 
 def decide(rules: Sequence[Rule], letter: DeadLetter) -> int:
-    """The index of the rule that decides, or NO_RULE: then the message stays."""
+    """The index of the deciding rule, or NO_RULE: then the message stays."""
     for index, rule in enumerate(rules):
         if rule.fits(letter):
             return index
@@ -107,7 +107,7 @@ def decide(rules: Sequence[Rule], letter: DeadLetter) -> int:
 
 
 def fits_any(globs: Sequence[str], text: str) -> bool:
-    """Whether a text fits one of the globs, in any case; no globs fit everything."""
+    """Whether a text matches one of the globs, in any case; no globs match everything."""
     return not globs or _any_of(tuple(globs)).match(text) is not None
 
 
@@ -117,7 +117,7 @@ def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def attempts_of(properties: Mapping[str, object]) -> int:
-    """How often a message was sent again, by its own account."""
+    """How often a message was sent again, according to its property."""
     reported = properties.get(ATTEMPTS_PROPERTY)
     try:
         return max(0, int(str(reported))) if reported is not None else 0

@@ -1,7 +1,7 @@
-"""The file that rules are written in: TOML, read strictly, with complaints that name the line.
+"""The rules file: TOML, read strictly, with errors that name the line.
 
-Owns the format. Everything that is wrong is reported at once: the line, the rule, the key, and what
-to write instead. It knows nothing of a bus; whether targets exist is asked later.
+Owns the format. All errors are reported at once: the line, the rule, the key, and what to write
+instead. It must never call the bus; whether targets exist is checked later.
 
     [[rule]]
     name = "timeouts"
@@ -41,7 +41,7 @@ _NEEDLESS: Final = {
     "backoff": SENDING,
     "delay_max": SENDING,
 }
-"""Keys that mean something for some actions only."""
+"""Keys that are only valid for some actions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ def _complain_of_doubles(reading: "_Reading", rules: list[Rule | None]) -> None:
 
 
 class _Reading:
-    """One file, with what is wrong with it."""
+    """One file, with its errors."""
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
@@ -124,7 +124,7 @@ class _Reading:
         self._rule_name = ""
 
     def complain(self, index: int | None, key: str, text: str) -> None:
-        """Note a complaint about a key, with its line."""
+        """Record an error about a key, with its line."""
         where = f"{self._name}, line {self._line(index, key)}"
         rule = "" if index is None else f", rule {self._rule_name or index + 1}"
         self.complaints.append(f"{where}{rule}, {key}: {text}")
@@ -286,7 +286,7 @@ class _Reading:
         return found
 
     def _merge(self, index: int, given: object) -> object:
-        """A merge patch: a table, or JSON as text, which can say null."""
+        """A merge patch: a table, or JSON as text, which can contain null."""
         if given is None or isinstance(given, dict):
             return given
         try:

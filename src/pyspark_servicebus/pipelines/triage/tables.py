@@ -1,7 +1,7 @@
-"""The tables of a report, asked of the snapshot of dead letters in Spark.
+"""The tables of a report, computed from the snapshot of dead letters in Spark.
 
-Owns the questions: causes, hours, samples, what rules fit. They are few, since every question costs
-Spark seconds: one pass counts everything at once, and the driver adds it up. The answers are small.
+Owns the queries: causes, hours, samples, which rules match. They are few, since every query costs
+Spark seconds: one pass counts everything at once, and the driver adds it up. The results are small.
 """
 
 import datetime
@@ -38,7 +38,7 @@ class Group:
 
 
 class Tables:
-    """What one snapshot says; made with one pass over it."""
+    """The results of one snapshot; made with one pass over it."""
 
     def __init__(self, messages: "DataFrame", samples_per_cause: int) -> None:
         self._messages = messages
@@ -51,11 +51,11 @@ class Tables:
 
     @property
     def deferred(self) -> int:
-        """Dead letters that only their number reaches."""
+        """Dead letters that can be received only by number."""
         return sum(group.count for group in self._groups if group.is_deferred)
 
     def fitting(self) -> dict[int, tuple[int, int]]:
-        """Of every rule, by index, how many it fits and how many of them it cannot change."""
+        """For every rule, by index, how many it matches and how many of them it cannot change."""
         fits, problems = Counter[int](), Counter[int]()
         for group in self._groups:
             if not group.is_deferred:
@@ -74,7 +74,7 @@ class Tables:
         )
 
     def causes(self) -> tuple[tuple[Cause, ...], int]:
-        """Causes with their samples, the largest first, and how many were left off."""
+        """Causes with their samples, the largest first, and how many were omitted."""
         groups: dict[Key, list[Group]] = {}
         for group in self._groups:
             groups.setdefault(group.key, []).append(group)
@@ -112,7 +112,7 @@ class Tables:
 
 
 def grouped(messages: "DataFrame") -> "DataFrame":
-    """Everything that is counted, in one pass."""
+    """All counts, in one pass."""
     from pyspark.sql import functions as f
 
     hour = f.date_trunc("hour", "enqueued_time").alias("hour")
@@ -175,5 +175,5 @@ def _sample(row: Any) -> Sample:
 
 
 def _utc(time: datetime.datetime) -> datetime.datetime:
-    """Spark gives times without a zone, in that of this machine."""
+    """Spark returns times without a zone, in that of this machine."""
     return time.astimezone(datetime.UTC)

@@ -1,7 +1,7 @@
-"""The shape of a text: what stays the same when an error happens to another message.
+"""The shape of a text: the part that is the same for the same error of other messages.
 
-Owns the placeholders. Times, ids, numbers and quoted words differ from message to message and are
-replaced; what is left groups texts by their cause. Pure, and quick: it runs for every dead letter.
+Owns the placeholders. Times, ids, numbers and quoted words differ between messages and are
+replaced; the rest groups texts by cause. Pure, and fast: it runs for every dead letter.
 """
 
 import re
@@ -39,8 +39,9 @@ def text_shape(text: str | None) -> str:
 
 
 def safe_text(raw: bytes | str, characters_max: int) -> str:
-    """The beginning of a body or a text for people: one line, nothing a terminal would obey."""
-    # A character has four bytes at most.
+    """The beginning of a body or a text for people: one line, without terminal control
+    characters."""
+    # A character has at most four bytes.
     text = raw if isinstance(raw, str) else raw[: 4 * characters_max].decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() else " " for c in text[: 2 * characters_max])
     shown = _BLANKS.sub(" ", shown).strip()

@@ -1,7 +1,7 @@
 """The files of a dead-letter report: a page, JSON, text, and tables as Parquet.
 
-Owns their names and the columns of the tables. All are small and written by the driver; a report
-that was there before is replaced.
+Owns their names and the columns of the tables. All are small and written by the driver; an existing
+report is replaced.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ SAMPLES: Final = (
 
 
 def write_report(directory: Path, report: DeadLetterReport) -> DeadLetterReport:
-    """Write everything, and give the report with the names of the files."""
+    """Write everything, and return the report with the names of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     causes = [dataclasses.asdict(cause) for cause in report.causes]
     samples = [{**cause, **sample} for cause in causes for sample in cause["samples"]]

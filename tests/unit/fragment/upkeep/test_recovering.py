@@ -119,7 +119,7 @@ def test_a_snapshot_that_contradicts_itself_is_refused_by_fragment() -> None:
 def test_a_run_of_messages_in_a_session_that_are_not_there_is_refused() -> None:
     run = struct.pack("<QIH", 1, 0xFFFF_FFFF, 1) + b"s"
     claimed = RecoveredRecord(5, records.IN_SESSIONS, run, 0, 0)
-    with pytest.raises(StoreCorrupt, match="not there"):
+    with pytest.raises(StoreCorrupt, match="do not exist"):
         rebuild(recovered(enqueued(5, 1), claimed))
 
 

@@ -65,7 +65,7 @@ def test_an_emulator_takes_the_published_key_from_everywhere_and_warns(
     for _ in range(2):
         caplog.clear()
         assert ";SharedAccessKey=SAS_KEY_VALUE;" in shown(tmp_path, "0.0.0.0", emulator=True)
-        assert "SAS_KEY_VALUE gives every right to whoever reaches the ports" in caplog.text
+        assert "SAS_KEY_VALUE gives every right to anyone who reaches the ports" in caplog.text
     caplog.clear()
     shown(tmp_path, "127.0.0.1", emulator=True)
     assert caplog.text == ""

@@ -80,4 +80,4 @@ async def test_without_the_database_lanes_are_served_on(
     notes = notes_of("postgresql://partibus@127.0.0.1:1/none", {})
     notes.start({0: FakeBroker(100)})  # type: ignore[dict-item]
     await notes.stop()
-    assert "is not noted now" in caplog.text
+    assert "cannot be recorded now" in caplog.text

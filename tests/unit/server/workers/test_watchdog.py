@@ -64,7 +64,7 @@ async def test_a_start_may_take_as_long_as_it_gets_on(caplog: pytest.LogCaptureF
     await Watchdog(5, sleep=second).watch_start(3, worker)
     assert worker.was_killed
     assert seconds == 960 + 5 * START_LIMITS
-    assert "worker 3 (process 7) has not got on for 60 s while it was starting" in caplog.text
+    assert "worker 3 (process 7) has made no progress for 60 s while starting" in caplog.text
 
 
 def test_a_supervisor_that_asks_no_more_hangs() -> None:

@@ -1,7 +1,7 @@
-"""`partibus entity ...`: what the namespace holds, down to the single fragment.
+"""`partibus entity ...`: the entities of the namespace, down to the single fragment.
 
-Owns the tables of entities and of fragments. The numbers are the server's own at that
-moment; nothing is computed here but how they are shown.
+Owns the tables of entities and of fragments. The server provides the numbers; only their display is
+decided here.
 """
 
 from typing import TYPE_CHECKING, Any, Final

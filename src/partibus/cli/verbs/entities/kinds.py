@@ -1,7 +1,7 @@
 """`partibus queue`, `partibus topic` and `partibus subscription`: the groups of verbs.
 
-Owns nothing but their names; what they do is in `cli.entities.verbs`, once for all kinds.
-Called by the table of verbs.
+Owns only their names; the implementation is in `cli.entities.verbs`, once for all kinds. Called by
+the table of verbs.
 """
 
 from partibus.cli.entities.verbs import entity_app

@@ -67,7 +67,7 @@ def export_namespace(
             entities = RemoteServer(place).ask("GET", "/entities")["entities"]
             counts = {entity["name"]: entity["fragment_count"] for entity in entities}
         except CommandFailed:
-            counts = {}  # another server that speaks the management API alone
+            counts = {}  # another server that has only the management API
     with atom_at(place) as atom:
         tables = read_namespace(atom, counts)
     is_json = form == "json" or (form is None and output is not None and output.suffix == ".json")

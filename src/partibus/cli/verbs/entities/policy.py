@@ -1,8 +1,7 @@
 """`partibus policy ...`: who may do what, on the namespace or on one entity.
 
-Owns the words around policies and the connection string that a policy's key makes. What a policy
-may be is the server's to say, over its JSON surface. Keys are shown only where they are asked
-for. Called by the table of verbs.
+Owns the texts about policies and the connection string for a policy's key. The server decides what
+is valid, over its JSON interface. Keys are shown only on request. Called by the table of verbs.
 """
 
 from collections.abc import Callable
@@ -224,7 +223,7 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
 
 
 def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) -> list[Policy]:
-    """The same from a data directory: the key of a server that has one nobody knows any more."""
+    """The same from a data directory: for a server whose key nobody knows any more."""
     from partibus.control.catalog_database import read_policies
     from partibus.control.catalog_sealed import SealedCatalog
     from partibus.domain.address import path_key
@@ -238,7 +237,7 @@ def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) 
     )
     vault = vault_of(settings)
     file = data / "catalog.db"
-    # Nothing is worked on: the image is opened in memory.
+    # No working copy: the image is opened in memory.
     encrypted = None if vault is None else SealedCatalog(file, data, vault.catalog_sealer())
     return [
         {
@@ -284,7 +283,7 @@ def _query(entity: str) -> dict[str, str]:
 
 
 def _rights(given: list[str]) -> list[str]:
-    """The rights with what they include (SAS-2)."""
+    """The rights including the implied ones (SAS-2)."""
     words = [word for text in given for word in text.lower().split(",") if word]
     return ["manage", "send", "listen"] if "manage" in words else words
 
@@ -300,7 +299,7 @@ def _shown(policy: Policy, with_keys: bool) -> Policy:
 def _tell(
     place: "Place | None", entity: str, policy: Policy, with_keys: bool, as_json: bool
 ) -> None:
-    """A data directory does not know where its server listens: no place, no connection string."""
+    """A data directory does not know the server's address: then there is no connection string."""
     shown = _shown(policy, with_keys)
     if with_keys and place is not None:
         shown["connection_string"] = _connection_string(place, entity, policy)

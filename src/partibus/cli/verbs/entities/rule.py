@@ -1,8 +1,8 @@
-"""`partibus rule ...`: what the rules of subscriptions make of a message.
+"""`partibus rule ...`: testing the rules of subscriptions on a message.
 
-Owns the flags that describe a message and say which rules are meant. The rules are those of a
-configuration file or of a live server (`rule_sources`) and are evaluated here, as the server
-evaluates them; nothing is sent. The words of the answer are `rule_report`'s.
+Owns the flags that describe a message and select the rules. The rules are those of a configuration
+file or of a live server (`rule_sources`) and are evaluated here, as the server evaluates them;
+nothing is sent. `rule_report` prints the answer.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def _described(
     ttl: Annotated[str | None, _flag("TimeToLive, for example PT5M.")] = None,
     at: Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.")] = None,
 ) -> "MappingView":
-    """The message that the flags describe, as rules see it."""
+    """The message of the flags, as rules see it."""
     from partibus.cli.messages.flags import message_view
 
     system = {
@@ -176,7 +176,7 @@ def explain(
 
 
 def _source(find: "Callable[[], Place]", config: Path | None, topic: str | None) -> "RuleSource":
-    """The rules that are meant: those of a file where one is given, else those of the server."""
+    """The selected rules: those of a file if one is given, else those of the server."""
     from partibus.cli.entities.rule_sources import rules_of_file, rules_of_server
     from partibus.domain.errors import BusError, ConfigError
     from partibus.rules.errors import RuleRefused

@@ -1,7 +1,7 @@
 """`partibus rule ...`: the rules of a subscription, over the management API.
 
-Owns the flags that make a filter and an action. What an expression means is the bus's to say;
-a wrong one is refused there with the place of the mistake.
+Owns the flags for a filter and an action. The bus validates expressions and refuses a wrong one
+with the position of the mistake.
 """
 
 import datetime

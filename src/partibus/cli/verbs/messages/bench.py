@@ -1,7 +1,7 @@
 """`partibus bench`: how fast is this bus, from here?
 
-Owns the flags and the report. The load itself is `cli.messages.benchmark`'s. It is a quick look,
-not a laboratory: one process sends and receives.
+Owns the flags and the report. `cli.messages.benchmark` makes the load. It is a quick measurement,
+not a full benchmark: one process sends and receives.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,7 +1,7 @@
-"""`partibus dlq ...`: dead letters, from seeing that there are some to sending them again.
+"""`partibus dlq ...`: dead letters, from listing to resubmission.
 
-Owns the flags and the tables. How a dead letter is sent again without being lost is
-`client.messages.resubmission`'s, deleting is `purge`'s.
+Owns the flags and the tables. `client.messages.resubmission` sends dead letters again without loss,
+`purge` deletes them.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""`partibus peek` and `partibus tail`: looking at messages without taking them.
+"""`partibus peek` and `partibus tail`: showing messages without receiving them.
 
 Owns the flags of both. Nothing is locked, settled or counted as delivered; scheduled and
 deferred messages are shown too, with their state.
@@ -55,7 +55,7 @@ async def show_messages(
     look: "Look | None",
     json: bool,
 ) -> None:
-    """Print messages of a path, and say so when there are none."""
+    """Print messages of a path, or that there are none."""
     from partibus.cli.failures import say
     from partibus.cli.messages.printing import MessagePrinter, chosen_look
     from partibus.client.messages.peeking import Walk, peeked

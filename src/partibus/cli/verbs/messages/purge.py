@@ -1,7 +1,7 @@
-"""`partibus purge`: delete what waits in an entity, on the server.
+"""`partibus purge`: delete the waiting messages of an entity, on the server.
 
-Owns the question before it and the progress during it. The server deletes in portions, so
-that the bar moves and no request takes long; what arrives after the start is left alone.
+Owns the confirmation and the progress. The server deletes in portions, so that the bar moves and no
+request takes long; messages that arrive after the start stay.
 """
 
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PORTION_MESSAGES: Final = 10_000
 CLOUD_PORTION_MESSAGES: Final = 500
-"""The most that every tier of the cloud deletes in one request."""
+"""The maximum that every tier of the cloud deletes in one request."""
 
 
 @on_server
@@ -55,7 +55,7 @@ async def purge(
 async def purge_subqueue(
     place: "Place", name: str, dead_letter: bool, before: str | None, yes: bool, json: bool
 ) -> None:
-    """Ask, delete with a bar, and tell what was deleted."""
+    """Confirm, delete with a bar, and report what was deleted."""
     from partibus.cli.confirming import confirm
     from partibus.cli.failures import say
     from partibus.cli.progress import progress_of
@@ -83,7 +83,7 @@ async def purge_subqueue(
 
 
 def _waiting(totals: dict[str, Any], dead_letter: bool) -> int:
-    """How many can be deleted, about: what is locked now may be free in a moment."""
+    """About how many can be deleted: locked messages may soon be free."""
     dead_locked = totals["dead_letter_locked"]
     if dead_letter:
         return max(0, int(totals["dead_letter"] - dead_locked))
@@ -98,13 +98,13 @@ def _spoken(subqueue: str, count: int = 2) -> str:
 def _portions(
     server: "RemoteServer", name: str, subqueue: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
-    """Ask for portion after portion."""
+    """Request portion after portion."""
     purged = 0
     while True:
         body = {"subqueue": subqueue, "before": before, "limit": PORTION_MESSAGES}
         answer = server.ask("POST", f"/entities/{name}/purge", body)
         purged += answer["purged"]
-        before = answer["before"]  # the same moment for every portion
+        before = answer["before"]  # the same time for every portion
         advance(purged)
         if answer["finished"]:
             return {**answer, "purged": purged}

@@ -1,7 +1,7 @@
 """`partibus receive`: messages to stdout, and each settled once it is printed.
 
-Owns the flags of receiving. Waiting and settling are `client.messages.receiving`'s, the look of
-messages is `cli.messages.printing`'s.
+Owns the flags of receiving. `client.messages.receiving` waits and settles, `cli.messages.printing`
+formats messages.
 """
 
 from functools import partial

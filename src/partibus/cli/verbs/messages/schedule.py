@@ -1,4 +1,4 @@
-"""`partibus schedule ...`: messages for later, and taking them back.
+"""`partibus schedule ...`: scheduling messages, and cancelling them.
 
 Owns the flags. A scheduled message has a sequence number from the start, by which it can be
 cancelled until its time has come.

@@ -1,7 +1,7 @@
 """`partibus send`: messages from the command line, from lines, from JSON, from a file.
 
-Owns the flags and how they make messages. The sending itself is `cli.messages.sending`'s. Bodies
-are bytes as they are given: nothing is parsed or converted unless --jsonl says so.
+Owns the flags and how messages are made of them. `cli.messages.sending` sends them. Bodies are sent
+as the given bytes: nothing is parsed or converted except with --jsonl.
 """
 
 import time
@@ -116,7 +116,7 @@ async def send(
 def check_input(
     body: str | None, file: Path | None, lines: Path | None, jsonl: bool, count: int
 ) -> None:
-    """Exactly one source, and one that can give something."""
+    """Exactly one source, and a usable one."""
     import sys
 
     if body is not None and file is not None:
@@ -137,7 +137,7 @@ def check_input(
 async def numbered(
     template: "OutgoingMessage", body: bytes, count: int
 ) -> "AsyncIterator[OutgoingMessage]":
-    """The same message this many times; with several, {n} is the number of each."""
+    """The same message this many times; {n} is then the number of each."""
     from dataclasses import replace
 
     for number in range(count):
@@ -154,7 +154,7 @@ async def numbered(
 async def from_lines(
     template: "OutgoingMessage", file: Path | None, jsonl: bool
 ) -> "AsyncIterator[OutgoingMessage]":
-    """A message of each line; what a line of JSON leaves open, the options fill."""
+    """A message for each line; fields missing in a line of JSON come from the options."""
     from dataclasses import replace
 
     from partibus.cli.input_lines import lines_of
@@ -169,7 +169,7 @@ async def from_lines(
 
 
 def completed(message: "OutgoingMessage", template: "OutgoingMessage") -> "OutgoingMessage":
-    """A message with the template's fields where it has none of its own."""
+    """A message with missing fields taken from the template."""
     from dataclasses import fields
 
     for field in fields(template):

@@ -1,7 +1,7 @@
-"""`partibus session ...`: which sessions there are, and the state that each keeps.
+"""`partibus session ...`: the sessions of an entity and their states.
 
-Owns the words. A state can only be read or written by who holds the session, so the command
-takes the session's lock for that moment and gives it back.
+Owns the texts. A state can be read or written only by the holder of the session, so the command
+takes the session's lock for that moment and releases it.
 """
 
 import sys
@@ -131,7 +131,7 @@ async def clear_state(place: "Place", entity: Entity, session_id: SessionId) -> 
 
 @asynccontextmanager
 async def _held(place: "Place", entity: str, session_id: str) -> "AsyncIterator[Management]":
-    """The management node, while the lock of a session is ours."""
+    """The management node, while we hold the lock of a session."""
     async with place.open() as bus:
         taken = await bus.session(entity, session_id, wait_ms=LOCK_WAIT_MS)
         try:

@@ -48,7 +48,7 @@ def analytics(
         partibus pipeline analytics --output ./traffic --captured ./lake
     """
     if "output" not in table:
-        # As it was written before there was --output: the directory first.
+        # Before there was --output, the directory was the first argument.
         output, *table["entities"] = table.get("entities") or [""]
         if not output:
             raise typer.BadParameter("give a directory for the report: --output DIR.")

@@ -1,6 +1,6 @@
 """`partibus claim ...`: the messages that pipelines hold.
 
-Owns the table of claims and the way to take one away.
+Owns the table of claims and the release of one.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,6 +1,6 @@
 """`partibus cursor ...`: how far pipelines have read an entity.
 
-Owns the table of cursors and the way to take one away.
+Owns the table of cursors and the deletion of one.
 """
 
 import datetime

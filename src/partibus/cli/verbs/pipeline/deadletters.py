@@ -1,7 +1,7 @@
-"""`partibus pipeline deadletters`: why messages died, in a whole namespace, and what to do.
+"""`partibus pipeline deadletters`: dead letters of a whole namespace, and what to do with them.
 
-Owns the text of its help and the question before anything is changed. The settings are declared,
-and the work is done, in `pyspark_servicebus.pipelines`.
+Owns the text of its help and the confirmation before anything is changed. The settings are
+declared, and the work is done, in `pyspark_servicebus.pipelines`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """`partibus pipeline ...`: ready-made Spark pipelines over the bus.
 
-Owns the group alone. Each verb is a module of its own beside this one and imports Spark when it
-runs, so that the table is read without it.
+Owns only the group. Each verb is a separate module beside this one and imports Spark when it runs,
+so that the table is read without it.
 """
 
 import typer

@@ -1,6 +1,6 @@
 """`partibus pipeline run FILE` and `partibus pipeline check FILE`: declared pipelines.
 
-Owns the options of the two verbs and what a person sees between runs. What a file may say, and its
+Owns the options of the two verbs and the output between runs. The format of a file, and its
 schedule, are in `pyspark_servicebus.pipelines`.
 """
 
@@ -101,7 +101,7 @@ def check(
     declared = _declared(place, file, running)
     check_names(declared)
     reached = reach_master(running.master or declared.master) if reach else ""
-    # Columns are looked at on this machine, whatever the master.
+    # Columns are checked on this machine, whatever the master.
     with session_for_check(dataclasses.replace(running, master=None)) as spark:
         report = check_declared(spark, declared)
     if running.json:
@@ -128,7 +128,7 @@ def _declared(place: "Place", file: Path, running: Execution) -> "Declared":
 
 @contextmanager
 def lines_reported() -> Iterator[None]:
-    """What is wrong with a file, a line for each complaint."""
+    """The errors of a file, one line each."""
     from partibus.cli.failures import say
     from partibus.server.failure import EXIT_USAGE
     from pyspark_servicebus.pipelines.declaring.file import FileError
@@ -142,7 +142,7 @@ def lines_reported() -> Iterator[None]:
 
 
 class _Sessions:
-    """The Spark session of all runs; another one when it has died."""
+    """The Spark session of all runs; a new one after it has died."""
 
     def __init__(self, declared: "Declared", running: Execution) -> None:
         self._declared, self._running = declared, running
@@ -156,7 +156,7 @@ class _Sessions:
         declared, running = self._declared, self._running
         nice = declared.kind.nice if running.nice is None else running.nice
         if self._session is not None:
-            nice = 0  # this process has given way already, when another session has died
+            nice = 0  # the priority of this process is already lowered
         self._session = spark_session(
             f"partibus {declared.name}",
             running.master or declared.master,
@@ -176,11 +176,11 @@ def _is_alive(spark: "SparkSession") -> bool:
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except Exception:
-        return False  # whatever is wrong with the connection to the JVM, it is of no use
+        return False  # whatever is wrong with the connection to the JVM, it is unusable
 
 
 class _Reporter:
-    """Says on the terminal what happens between runs."""
+    """Reports on the terminal what happens between runs."""
 
     def __init__(self, name: str, as_json: bool) -> None:
         self._name, self._as_json = name, as_json

@@ -1,6 +1,6 @@
 """`partibus stage ...`: what pipelines have written to an entity and not published.
 
-Owns the table of writers and the way to take their stages away.
+Owns the table of writers and the dropping of their stages.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,7 +1,7 @@
-"""`partibus pipeline status`: how pipelines go, by the files that they keep of themselves.
+"""`partibus pipeline status`: the progress of pipelines, from their state files.
 
-Owns the table and its words. Needs no bus and no Spark; a pipeline that runs on another machine is
-seen where its state directory is.
+Owns the table and its texts. Needs no bus and no Spark; a pipeline on another machine is visible
+where its state directory is.
 """
 
 import os
@@ -121,7 +121,7 @@ def _row(state: "PipelineState") -> tuple[object, ...]:
 
 
 def _state(state: "PipelineState") -> str:
-    """Its own word, unless it says that it runs and its process is gone."""
+    """The state that it reports, unless it claims to run and its process is gone."""
     if state.status != "running" or not state.process:
         return state.status
     try:
@@ -129,7 +129,7 @@ def _state(state: "PipelineState") -> str:
     except ProcessLookupError:
         return "lost"
     except PermissionError:
-        pass  # somebody else's process, and there
+        pass  # another user's process, but it exists
     return "running"
 
 

@@ -1,4 +1,4 @@
-"""`partibus pipeline transform`: messages from entity to entity, by SQL or functions.
+"""`partibus pipeline transform`: messages from entity to entity, changed by SQL or functions.
 
 Owns the text of its help. The settings are declared, and the work is done, in
 `pyspark_servicebus.pipelines`.
