@@ -13,7 +13,9 @@ from typing import Final
 _NUMBER: Final = struct.Struct(">Q")
 pack_number: Final = _NUMBER.pack
 NO_LOCK: Final = bytes(16)
-"""The delivery tag of a message that nobody locks: some clients read a token out of every tag."""
+"""The delivery tag of a message that nobody locks, for clients that read a token out of every tag.
+
+The service sends none."""
 
 
 class TokenPrefix:
