@@ -85,6 +85,7 @@ class Profile:
     size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
     splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
     counts_dead_letters: bool = False  # DLV-4: deliveries among dead letters, ASK-25
+    turns_decimals: bool = True  # MSG-5: decimal properties come back as .NET has them
     fills_tags: bool = False  # SEED-93: zeros as the tag of what is received and deleted, or none
 
 
@@ -147,6 +148,7 @@ SELFHOST: Final = Profile(
     name="selfhost",
     splits_batches=True,
     counts_dead_letters=True,
+    turns_decimals=False,
     fills_tags=True,
     refuses_tokens_for_nothing=False,
     fragments_free=True,

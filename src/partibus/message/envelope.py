@@ -41,6 +41,7 @@ from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROP
 from partibus.domain.moments import checked_moment
 from partibus.fragment.message import Held, NewMessage
 from partibus.message import lifetime
+from partibus.message.decimals import with_vendor_decimals
 from partibus.message.overlay import changed
 from partibus.message.sender_annotations import sender_annotations, sender_delivery_annotations
 
@@ -150,15 +151,22 @@ def hops_of(stored: bytes) -> int:
 # --- in ---------------------------------------------------------------------------------------
 
 
-def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
+def to_stored(
+    payload: bytes, is_identified: bool = False, turns_decimals: bool = False
+) -> NewMessage:
     """The message as it will be stored; raises the error for its sender.
 
     Where duplicates are detected it `is_identified` by its id, and nowhere else (SEED-37)."""
-    return received_to_stored(payload, 0, len(payload), None, is_identified)
+    return received_to_stored(payload, 0, len(payload), None, is_identified, turns_decimals)
 
 
 def received_to_stored(
-    payload: bytes, start: int, end: int, rest: list[bytes | memoryview] | None, is_identified: bool
+    payload: bytes,
+    start: int,
+    end: int,
+    rest: list[bytes | memoryview] | None,
+    is_identified: bool,
+    turns_decimals: bool = False,
 ) -> NewMessage:
     """The same for a message as it came: payload[start:end], and what other frames brought.
 
@@ -179,6 +187,8 @@ def received_to_stored(
             sections = parse_sections(payload)
         if sections.has_nested or sections.has_unread:
             require_sound_message(payload, start, end, sections)
+            if turns_decimals:
+                payload = with_vendor_decimals(payload, sections)
         return _to_stored(payload, start, end, None, sections, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(
