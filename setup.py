@@ -79,6 +79,7 @@ INTERPRETED: Final = {
     "fragment.upkeep.usage": "once a sweep over idle entities",
     "fragment.upkeep.whole_snapshot": "for copies of a stopped server alone",
     "message.damaged": "for damaged messages alone",
+    "message.decimals": "for decimals among application properties alone",
     "message.edits": "for copies that an action changes; the rules that it serves are interpreted",
     "message.forwarded": "called by the courier, which is interpreted",
     "message.trace_context": "for servers that export traces alone",

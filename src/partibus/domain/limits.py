@@ -85,6 +85,8 @@ class Profile:
     size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
     splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
     counts_dead_letters: bool = False  # DLV-4: deliveries among dead letters, ASK-25
+    turns_decimals: bool = True  # MSG-5: decimal properties come back as .NET has them
+    fills_tags: bool = False  # SEED-93: zeros as the tag of what is received and deleted, or none
 
 
 _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)
@@ -124,6 +126,7 @@ PREMIUM_2020: Final = replace(
 )
 EMULATOR: Final = Profile(  # EMU-8, EMU-9
     name="emulator",
+    fills_tags=True,
     refuses_tokens_for_nothing=False,
     has_tilde_in_names=False,
     partitioning="refused",
@@ -145,6 +148,8 @@ SELFHOST: Final = Profile(
     name="selfhost",
     splits_batches=True,
     counts_dead_letters=True,
+    turns_decimals=False,
+    fills_tags=True,
     refuses_tokens_for_nothing=False,
     fragments_free=True,
     partitioned_entities_max=UNLIMITED,

@@ -41,6 +41,7 @@ from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROP
 from partibus.domain.moments import checked_moment
 from partibus.fragment.message import Held, NewMessage
 from partibus.message import lifetime
+from partibus.message.decimals import with_vendor_decimals
 from partibus.message.overlay import changed
 from partibus.message.sender_annotations import sender_annotations, sender_delivery_annotations
 
@@ -150,16 +151,23 @@ def hops_of(stored: bytes) -> int:
 # --- in ---------------------------------------------------------------------------------------
 
 
-def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
+def to_stored(
+    payload: bytes, is_identified: bool = False, turns_decimals: bool = False
+) -> NewMessage:
     """The message as it will be stored; raises the error for its sender.
 
     It `is_identified` by its id only where duplicates are detected (SEED-37).
     """
-    return received_to_stored(payload, 0, len(payload), None, is_identified)
+    return received_to_stored(payload, 0, len(payload), None, is_identified, turns_decimals)
 
 
 def received_to_stored(
-    payload: bytes, start: int, end: int, rest: list[bytes | memoryview] | None, is_identified: bool
+    payload: bytes,
+    start: int,
+    end: int,
+    rest: list[bytes | memoryview] | None,
+    is_identified: bool,
+    turns_decimals: bool = False,
 ) -> NewMessage:
     """The same for a message as received: payload[start:end], and the other frames.
 
@@ -181,6 +189,8 @@ def received_to_stored(
             sections = parse_sections(payload)
         if sections.has_nested or sections.has_unread:
             require_sound_message(payload, start, end, sections)
+            if turns_decimals:
+                payload = with_vendor_decimals(payload, sections)
         return _to_stored(payload, start, end, None, sections, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(

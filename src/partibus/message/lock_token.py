@@ -13,7 +13,9 @@ from typing import Final
 _NUMBER: Final = struct.Struct(">Q")
 pack_number: Final = _NUMBER.pack
 NO_LOCK: Final = bytes(16)
-"""The delivery tag of a message without a lock: some clients read a token from every tag."""
+"""The delivery tag of a message without a lock, for clients that read a token from every tag.
+
+The service sends an empty one."""
 
 
 class TokenPrefix:

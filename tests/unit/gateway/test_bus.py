@@ -17,7 +17,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.link import Link
 from partibus.domain.entity import QueueSpec
-from partibus.domain.limits import STANDARD
+from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD, Profile
 from partibus.gateway.links.inbound import CREDIT
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import keyed, plain
@@ -68,9 +68,14 @@ def test_a_send_is_accepted_and_received() -> None:
 
 
 @pytest.mark.rule("SEED-93")
-def test_a_delivery_that_nobody_locks_has_the_tag_of_no_lock() -> None:
-    """Clients that read a lock token out of every tag refuse one that is not 16 bytes long."""
-    bus = BusBench()
+@pytest.mark.parametrize(
+    ("profile", "tag"),
+    [(SELFHOST, bytes(16)), (EMULATOR, bytes(16)), (STANDARD, b""), (PREMIUM, b"")],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_delivery_that_nobody_locks_has_the_tag_of_no_lock(profile: Profile, tag: bytes) -> None:
+    """The service sends an empty one; some clients refuse what is not 16 bytes long."""
+    bus = BusBench(profile=profile)
     bus.queue("q")
     client = bus.client()
     client.send(client.attach("q", sends=True), [plain(n) for n in range(2)])
@@ -79,7 +84,7 @@ def test_a_delivery_that_nobody_locks_has_the_tag_of_no_lock() -> None:
     client.run()
     got = transfers(client)
     assert bodies(got) == [b"00", b"01"]
-    assert [event.tag for event in got] == [bytes(16)] * 2
+    assert [event.tag for event in got] == [tag] * 2
 
 
 def test_no_right_no_link() -> None:

@@ -371,8 +371,8 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
                 found.has_unread = True
         else:
             step = STEPS[code]
-            if code == 0x73 or (step <= 0 and code != 0xA0 and code != 0xB0):
-                found.has_unread = True  # a character, a text, or a nested value
+            if code == 0x73 or code == 0x94 or (step <= 0 and code != 0xA0 and code != 0xB0):
+                found.has_unread = True  # a character, a decimal, a text, or a nested value
             if step > 0 and code != 0x45:
                 at += step
             else:

@@ -56,6 +56,7 @@ class InboundLink:
         "_submissions",
         "_timed",
         "_timed_s",
+        "_turns_decimals",
         "_unconfirmed",
         "_via",
         "message_count",
@@ -77,8 +78,9 @@ class InboundLink:
         self._stands_alone = entity.refuses_unwanted
         """Each send is a separate command, because each may be refused individually."""
         gateway = connection.gateway
-        splits = gateway.namespace.profile.splits_batches
-        self.router = Router(entity.fragments, gateway.random_start(), splits)
+        profile = gateway.namespace.profile
+        self._turns_decimals = profile.turns_decimals
+        self.router = Router(entity.fragments, gateway.random_start(), profile.splits_batches)
         self.path = entity.record.path
         self.paths: tuple[str, ...] = (self.path,)
         """All entities that it needs the right to send to (TXN-6)."""
@@ -128,10 +130,17 @@ class InboundLink:
             return
         if event.message_format == BATCH_FORMAT:
             parts = self._unpack(event.payload)
-            messages = [to_stored(part, self._detects_duplicates) for part in parts]
+            messages = [
+                to_stored(part, self._detects_duplicates, self._turns_decimals) for part in parts
+            ]
         else:
             message = received_to_stored(
-                event.buf, event.start, event.end, event.rest, self._detects_duplicates
+                event.buf,
+                event.start,
+                event.end,
+                event.rest,
+                self._detects_duplicates,
+                self._turns_decimals,
             )
             messages = [message]
         if self._requires_session:
@@ -161,7 +170,10 @@ class InboundLink:
         transaction = connection.transactions.begin(txn_id)
         is_batch = event.message_format == BATCH_FORMAT
         payloads = self._unpack(event.payload) if is_batch else [event.payload]
-        messages = [to_stored(payload, self._detects_duplicates) for payload in payloads]
+        messages = [
+            to_stored(payload, self._detects_duplicates, self._turns_decimals)
+            for payload in payloads
+        ]
         if self._requires_session:
             require_session_ids(self._entity, messages)
         session = self._link.session

@@ -244,8 +244,9 @@ class OutboundLink:
         """Receive-and-delete messages are already gone from the queue: they wait here for
         credit."""
         link = self._link
+        tag = NO_LOCK if self._connection.gateway.profile.fills_tags else b""
         while self._unsent and link.credit > 0:
-            link.send(self._unsent.popleft(), NO_LOCK, True, 0, None)
+            link.send(self._unsent.popleft(), tag, True, 0, None)
 
     def ran_dry(self, source: Source, unused: int) -> None:
         """A source delivered what it had; its unused room goes to the others."""

@@ -82,7 +82,8 @@ class RelayLink:
         require_sendable(entity, address)
         if len(payload) > entity.message_bytes_max:
             raise too_large(entity)
-        message = to_stored(payload, entity.spec.requires_duplicate_detection)
+        detects = entity.spec.requires_duplicate_detection
+        message = to_stored(payload, detects, gateway.profile.turns_decimals)
         if entity.spec.requires_session:
             require_session_ids(entity, [message])
         return entity, message

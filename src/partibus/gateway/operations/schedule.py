@@ -56,7 +56,8 @@ def messages_to_schedule(request: "ManagementRequest") -> tuple[list[NewMessage]
         raise ArgumentError(f"'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages.")
     payloads = [_payload(request, item) for item in items]
     detects = request.entity.spec.requires_duplicate_detection
-    messages = [to_stored(payload, detects) for payload in payloads]
+    turns_decimals = request.node.connection.gateway.profile.turns_decimals
+    messages = [to_stored(payload, detects, turns_decimals) for payload in payloads]
     if request.entity.spec.requires_session:
         require_session_ids(request.entity, messages)
     return messages, payloads
