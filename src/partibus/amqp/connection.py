@@ -227,7 +227,7 @@ class Connection:
                 ),
                 events,
             )
-        elif idle.heartbeat_due() and self._opened and not self.closing:
+        elif idle.heartbeat_due() and self._opened:
             self.out.append(EMPTY_FRAME)
         for link, error in self.unfinished.stalled(now_ms):
             link.session.fail_link(link, error, events)
@@ -466,6 +466,7 @@ class Connection:
     def _shut(self) -> None:
         """We have sent our close: no session or link is usable any more."""
         self.closing = True
+        self._idle.end_promise()
         for session in self.sessions.values():
             session.abandon()
 

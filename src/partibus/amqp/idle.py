@@ -30,6 +30,10 @@ class IdleTimer:
             half = remote_idle_timeout_ms // 2
             self.heartbeat_ms = max(HEARTBEAT_MS_MIN, min(half, HEARTBEAT_MS_MAX))
 
+    def end_promise(self) -> None:
+        """No more frames follow, so none is due; the peer is still given up when it is silent."""
+        self.heartbeat_ms = 0
+
     def heard(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.heard_ms = now_ms

@@ -349,6 +349,17 @@ def test_an_empty_frame_goes_out_at_half_of_what_the_peer_asks():
     assert peer.engine.next_tick_ms() == 60_000
 
 
+def test_no_empty_frame_is_due_behind_our_close():
+    """Otherwise the timer of a client whose server does not answer would be due again at once
+    (simulator: seed 710001745, 2,000 steps)."""
+    peer = RawPeer().opened(idle_timeout_ms=UInt(60_000))
+    peer.engine.close()
+    peer.engine.data_to_send()
+    assert peer.engine.tick(30_000) == []
+    assert not peer.engine.has_output
+    assert peer.engine.next_tick_ms() == 480_000
+
+
 def test_empty_frames_are_at_most_30_seconds_apart():
     peer = RawPeer().opened(idle_timeout_ms=UInt(10_000_000))
     assert peer.engine.next_tick_ms() == 30_000
