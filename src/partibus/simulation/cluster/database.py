@@ -198,6 +198,8 @@ class DatabaseConnection:
         self.is_over = False
         """As the database sees it: nothing more is carried out."""
         self.is_silent = False
+        self.prepared: dict[bytes, bytes] = {}
+        """Statements by their names."""
         self.held_until_us = 0
         """What was sent does not arrive before this."""
         self.at_end: list[Callable[[], None]] = []
