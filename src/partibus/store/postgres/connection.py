@@ -74,10 +74,9 @@ def connect(
         connect_timeout=CONNECT_S,
         application_name=application,
         options=f"-c statement_timeout={STATEMENT_MS} -c plan_cache_mode={plans}"
-        f" -c lock_timeout={lock_ms}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
         " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
-        " -c tcp_keepalives_count=3",
+        " -c tcp_keepalives_count=3" + (f" -c lock_timeout={lock_ms}" if lock_ms else ""),
         tcp_user_timeout=SILENCE_MS,
         keepalives_idle=SILENCE_MS // 2000,
         keepalives_interval=1,
