@@ -293,15 +293,12 @@ class Lane:
         return self._append(base).as_bytes(connection)
 
     def _append(self, base: int) -> sql.Composed:
+        lane, epoch = sql.Literal(self.number), sql.Literal(self.epoch)
         return sql.SQL(
             "WITH moved AS (UPDATE partibus.lane SET tail = $1"
             " WHERE lane = {lane} AND epoch = {epoch} AND tail = $2 RETURNING 1)"
             " INSERT INTO {table} SELECT $2, {epoch}, $3 FROM moved"
-        ).format(
-            lane=sql.Literal(self.number),
-            epoch=sql.Literal(self.epoch),
-            table=self.table(base),
-        )
+        ).format(lane=lane, epoch=epoch, table=self.table(base))
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Position and bytes of the rows of a segment in order, from the one that holds `start`."""

@@ -235,7 +235,7 @@ def test_many_rows_of_many_threads_keep_their_order(
         done = lambda error, name=name: told.append((name, error))  # noqa: E731
         both[number % 2].append([Record(1, 1, name.encode(), body)], done)
         if number % 7 == 0:
-            shared.pump.until(lambda number=number: len(told) > number - 5)  # type: ignore[misc]
+            shared.pump.until(lambda number=number: len(told) > number - 5)
     shared.pump.until(lambda: len(told) == 120)
     assert all(error is None for _, error in told)
     for side in "01":
