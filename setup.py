@@ -33,7 +33,7 @@ HOT: Final = {
     ),
     "amqp.codec": "decode encode fields properties scalars section_walk sections soundness text",
     "client": "head_columns message_columns message_rows property_text",
-    "cluster": "command_rows hosting remote rows",
+    "cluster": "command_rows hosting moving remote rows",
     "domain": "histogram sequence",
     "fragment": (
         "broker changes checkpointing commands effects feature handle machine message paging"
@@ -67,7 +67,6 @@ INTERPRETED: Final = {
     "cluster.lane_table": "once a lane that moves",
     "cluster.membership": "once a process",
     "cluster.peers": "once a connection between workers",
-    "cluster.moving": "once a batch, in a cluster",
     "cluster.node_group": "once a connection between nodes",
     "cluster.peer_certificates": "once a connection between nodes",
     "cluster.tls_transport": "once a connection between nodes",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.built import built_image
-from partibus.server.nodes.capacity import PER_LANE, PER_NODE
+from partibus.server.nodes.capacity import PER_LANE, PER_NODE, SHARED
 from support.repository import ROOT
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_three_nodes_over_two_databases_are_restarted_in_turn(place: Path) -> No
     assert seen["stopped"] == [0, 0, 0]
     assert set(seen["ends"].values()) == {0}
     assert seen["sent"] > 0
-    lanes, nodes = 16 * PER_LANE, 3 * PER_NODE
+    lanes, nodes = 16 * PER_LANE + 3 * SHARED, 3 * PER_NODE
     assert seen["connections"][0] <= lanes + nodes and seen["connections"][1] <= lanes
     assert seen["authority"] is False, "no node has the key of the authority"
 

@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from partibus.domain.errors import ConfigError
 from partibus.fragment.broker import Scheduler
@@ -27,6 +28,9 @@ from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 from partibus.store.sealed import SealedStore
 
+if TYPE_CHECKING:
+    from partibus.store.postgres.sharing import SharedAppends
+
 
 @dataclass(eq=False)
 class StoreMaker:
@@ -38,6 +42,8 @@ class StoreMaker:
     vault: Vault | None = None
     faults: dict[int, StoreFaults] = field(init=False)
     _lane_faults: dict[int, LaneFaults] = field(init=False)
+    _shared: "dict[str, SharedAppends]" = field(init=False, default_factory=dict)
+    """Of each database, for the lanes of a cluster."""
 
     def __post_init__(self) -> None:
         databases = self.settings.store_databases if self.settings.faults else ()
@@ -90,10 +96,19 @@ class StoreMaker:
             owner=owner,
             takes_over=is_alone,
             faults=faults,
+            shared=None if is_alone else self._appends(address, owner),
         )
         if faults is not None:
             faults.attach(store)
         return store
+
+    def _appends(self, address: str, owner: str) -> "SharedAppends":
+        """What the lanes of this process in one database share."""
+        from partibus.store.postgres.sharing import SharedAppends
+
+        if address not in self._shared:
+            self._shared[address] = SharedAppends(address, owner, self.notify)
+        return self._shared[address]
 
     def _in_memory(self, number: int) -> Store:
         if not self.settings.faults:

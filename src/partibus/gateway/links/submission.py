@@ -13,7 +13,7 @@ from typing import Protocol
 from partibus.domain.errors import BusError, StoreFull, StoreUnavailable
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
-from partibus.fragment.message import NewMessage
+from partibus.fragment.message import NewMessage, key_of
 from partibus.fragment.ports import SendPort
 from partibus.gateway.router import Router
 from partibus.gateway.tracing import SendTraces, Tracing
@@ -130,6 +130,9 @@ class Submissions:
             self._to(self._fragments[0], False).add(messages, request, byte_count)
             return 1
         router = self._sender.router
+        if len(messages) == 1:
+            self._one(router, messages, request, byte_count)
+            return 1
         groups = router.group(messages)
         if len(groups) > 1:
             self._require_available(groups)
@@ -139,6 +142,15 @@ class Submissions:
             size = sum([len(message.body) for message in group])
             self._to(fragment, key is not None).add(group, request, size)
         return len(groups)
+
+    def _one(
+        self, router: Router, messages: list[NewMessage], request: int, byte_count: int
+    ) -> None:
+        """A send of one message, as nearly all are."""
+        key = key_of(messages[0])
+        fragment = router.keyed(key) if key is not None else router.next_keyless()
+        assert fragment is not None
+        self._to(fragment, key is not None).add(messages, request, byte_count)
 
     def _to(self, fragment: Fragment, is_keyed: bool) -> Submission:
         place = fragment.index * 2 + is_keyed

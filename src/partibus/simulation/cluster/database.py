@@ -197,6 +197,8 @@ class DatabaseConnection:
         self.is_over = False
         """As the database sees it: nothing more is executed."""
         self.is_silent = False
+        self.prepared: dict[bytes, bytes] = {}
+        """Statements by their names."""
         self.held_until_us = 0
         """What was sent arrives no earlier than this."""
         self.at_end: list[Callable[[], None]] = []

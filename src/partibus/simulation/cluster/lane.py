@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import psycopg
 
@@ -161,6 +161,9 @@ class SimulatedLane(Lane):
         return found
 
     def prepare_append(self, connection: Connection, base: int) -> bytes:
+        return self.append_query(connection, base)
+
+    def append_query(self, connection: Connection, base: int) -> bytes:
         return _I64.pack(base) + _I64.pack(self.epoch) + _I64.pack(self.number)
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
@@ -282,14 +285,34 @@ class SimulatedPipeline:
     def __init__(self, connection: Connection) -> None:
         self._connection = _of(connection)
         self._sent: deque[Request] = deque()
+        self._added: list[Row] = []
 
     def send(self, statement: bytes, *parameters: bytes) -> None:
-        base, epoch, number = (_I64.unpack_from(statement, at)[0] for at in (0, 8, 16))
-        end, position = _I64.unpack(parameters[0])[0], _I64.unpack(parameters[1])[0]
+        self._added.append(_row(statement, *parameters))
+        self.end_transaction()
+
+    def prepare(self, name: bytes, query: bytes, types: Sequence[int], is_again: bool) -> int:
+        self._connection.prepared[name] = query
+        return 0
+
+    def add(self, name: bytes, *parameters: bytes) -> None:
+        self._added.append(_row(self._connection.prepared[name], *parameters))
+
+    def end_transaction(self) -> None:
         server = self._connection.server
         assert isinstance(server, LaneServer)
-        work = partial(_append, server, number, epoch, base, end, position, parameters[2])
+        added, self._added = self._added, []
+        work = partial(_append_all, server, added)
         self._sent.append(self._connection.send(work, changes=True))
+
+    def receive_all(self, count: int) -> list[int]:
+        request = self._sent.popleft()
+        self._connection.wait(request)
+        changed: list[int] = request.take()
+        return changed
+
+    def is_silent(self) -> bool:
+        return not self._connection.closed
 
     def receive(self, wakeup: "SimulatedWakeup | None" = None) -> int | None:
         oldest = self._sent[0]
@@ -302,8 +325,8 @@ class SimulatedPipeline:
             wakeup.clear()
             return None
         self._sent.popleft()
-        changed: int = oldest.take()
-        return changed
+        changed: list[int] = oldest.take()
+        return changed[0]
 
     def rest(self) -> None:
         """Nothing is in flight."""
@@ -331,15 +354,50 @@ class SimulatedWakeup:
         """Nothing to close."""
 
 
-def _append(
-    server: LaneServer, number: int, epoch: int, base: int, end: int, position: int, data: bytes
-) -> int:
+class Row(NamedTuple):
+    """A row on its way into a lane."""
+
+    number: int
+    epoch: int
+    base: int
+    end: int
+    position: int
+    data: bytes
+
+
+def _row(statement: bytes, *parameters: bytes) -> Row:
+    base, epoch, number = (_I64.unpack_from(statement, at)[0] for at in (0, 8, 16))
+    end, position = _I64.unpack(parameters[0])[0], _I64.unpack(parameters[1])[0]
+    return Row(number, epoch, base, end, position, parameters[2])
+
+
+def _append_all(server: LaneServer, rows: list[Row]) -> list[int]:
+    """One transaction: a lane that has no such table is found before anything is changed."""
     if server.is_full:
         raise psycopg.errors.DiskFull("no space left on the device of the database")
-    added = server.lane(number).append(epoch, base, end, position, data)
+    for row in rows:
+        if server.lane(row.number).epoch == row.epoch:
+            server.lane(row.number).table((row.base, 0))
+    return [_append(server, row) for row in rows]
+
+
+def _append(server: LaneServer, row: Row) -> int:
+    number, epoch, position = row.number, row.epoch, row.position
+    added = server.lane(number).append(epoch, row.base, row.end, position, row.data)
     if not added:
         server.world.note(f"lane-{number}", f"refuses an entry of epoch {epoch} at {position}")
     return added
+
+
+class SharedDoor:
+    """Connections that several lanes share; stands in for `connect`."""
+
+    def __init__(self, servers: dict[str, LaneServer]) -> None:
+        self._servers = servers
+
+    def __call__(self, dsn: str, application: str, *_: object) -> Connection:
+        server = self._servers[dsn]
+        return cast(Connection, server.connect(server.threads.where(), application))
 
 
 def _of(connection: Connection) -> DatabaseConnection:

@@ -43,6 +43,7 @@ from partibus.simulation.plan import Plan
 from partibus.simulation.process import CLOSING_MS, DOWN, IDLE_TIMEOUT_MS, Room
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
+from partibus.store.postgres.sharing import SharedAppends
 from partibus.store.postgres.store import PostgresStore
 
 ANSWER_S_MAX = 10.0
@@ -120,6 +121,7 @@ class SimulatedNode:
         """Called when it ended by itself: it could not join, or was evicted."""
         self.lanes: MovingLanes
         self._lives = 0
+        self._shared: dict[str, SharedAppends] = {}
         self._gateway: Gateway | None = None
         self._couriers: Couriers
         self._watch: ClockWatch
@@ -240,10 +242,19 @@ class SimulatedNode:
             notify=scheduler.call_from_thread,
             owner=self.name,
             takes_over=False,
+            shared=self._appends(scheduler, self._cluster.places[lane]),
             segment_bytes=self._cluster.plan.segment_bytes,
             recent_bytes=self._cluster.plan.recent_bytes,
         )
         return Broker(store, self.clock, scheduler, self._fault, 0)
+
+    def _appends(self, scheduler: LoopScheduler, place: str) -> SharedAppends | None:
+        """What the lanes of this life share; every other node has each lane commit alone."""
+        if not self.number % 2:
+            return None
+        if place not in self._shared:
+            self._shared[place] = SharedAppends(place, self.name, scheduler.call_from_thread)
+        return self._shared[place]
 
     def _clock_stepped(self, delta_ms: int) -> None:
         for broker in self.brokers.values():
@@ -271,7 +282,7 @@ class SimulatedNode:
         for database in self._cluster.databases:
             database.process_died(self.name, is_silent)
         self._world.graveyard += [self.loop, self.brokers, self.machines, self._gateway]
-        self.brokers, self.machines = {}, {}
+        self.brokers, self.machines, self._shared = {}, {}, {}
         self._gateway = None
 
     def _evicted(self) -> None:

@@ -16,6 +16,7 @@ from partibus.cluster.transport import PeerDoor
 from partibus.control.postgres import ownership, session
 from partibus.simulation.cluster.lane import (
     LaneServer,
+    SharedDoor,
     SimulatedLane,
     SimulatedPipeline,
     SimulatedWakeup,
@@ -24,7 +25,7 @@ from partibus.simulation.cluster.leases import ControlPlane, ControlServer
 from partibus.simulation.event_loop import SimulatedLoop
 from partibus.simulation.net import PEERS
 from partibus.simulation.threads import Threads
-from partibus.store.postgres import appending, lane, store
+from partibus.store.postgres import appending, lane, sharing, store
 
 
 def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tuple[Any, str, Any]]:
@@ -35,6 +36,10 @@ def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tu
         (appending, "StatementPipeline", SimulatedPipeline),
         (appending, "Wakeup", SimulatedWakeup),
         (appending, "time", threads),
+        (sharing, "StatementPipeline", SimulatedPipeline),
+        (sharing, "connect", SharedDoor(servers)),
+        (sharing, "threading", threads),
+        (sharing, "time", threads),
     ]
 
 

@@ -134,8 +134,22 @@ class CommitEngine(Protocol):
         ...
 
 
+class CommitHelper(Protocol):
+    """Makes small groups durable together with those of other logs, on a thread of its own."""
+
+    def takes(self, waiting: list[PendingEntry], lender: "CommitThread") -> bool:
+        """Whether it is going to `borrow` what waits, and to `give_back`; does not block."""
+        ...
+
+
+class Undone(Exception):
+    """What was borrowed is not durable, and not by a fault of this log: it has to try alone."""
+
+
 class CommitThread:
-    """Passes entries to the engine; `submit`, `resume` and `close` are for the owner."""
+    """Passes entries to the engine; `submit`, `resume` and `close` are for the owner.
+
+    While a helper has borrowed entries, the thread begins nothing; failures come back to it."""
 
     def __init__(
         self,
@@ -146,6 +160,7 @@ class CommitThread:
         thread_name: str,
         timings: StoreTimings,
         probe_interval_s: float = PROBE_INTERVAL_S,
+        helper: CommitHelper | None = None,
     ) -> None:
         self._engine = engine
         self._owner = owner
@@ -154,9 +169,18 @@ class CommitThread:
         self._probe_interval_s = probe_interval_s
         self._waiting: list[PendingEntry] = []
         self._in_flight: deque[tuple[list[PendingEntry], float]] = deque()
-        """Groups in flight, and when each began; used by the thread."""
+        """Groups in flight, and when each began; used by the thread, or by the helper."""
+        self._helper = helper
+        self._is_lent = False
+        """Whether the helper has the group in flight, or is about to borrow the next one."""
+        self._trouble: Exception | None = None
+        """Why the helper could not make its group durable."""
         self._finishing = False
         """Whether the thread waits in `finish` although another group could be begun."""
+        self._is_failing = False
+        """Whether the thread is about to report a failure: nothing is lent meanwhile."""
+        self._is_resting = False
+        """Whether the thread has nothing to do."""
         self._refusing = False
         self._closing = False
         self._wake = threading.Condition(threading.Lock())
@@ -177,6 +201,8 @@ class CommitThread:
             if self._refusing:
                 return False
             self._waiting.append(entry)
+            if self._helper is not None and (self._is_lent or self._lends()):
+                return True
             if len(self._waiting) == 1:
                 self._wake.notify()
             if self._finishing and self._engine.fitting(self._waiting, len(self._in_flight)):
@@ -200,6 +226,37 @@ class CommitThread:
             self._refusing = True
         self._engine.close()
 
+    # --- the helper ---------------------------------------------------------------------------
+
+    def _lends(self) -> bool:
+        """Whether the helper takes what waits; under the lock."""
+        is_own = bool(self._in_flight) or self._closing or self._is_failing
+        if self._helper is not None and not is_own:
+            self._is_lent = self._helper.takes(self._waiting, self)
+        return self._is_lent
+
+    def borrow(self) -> list[PendingEntry]:
+        """The next group, for the helper; none when the store has failed meanwhile."""
+        with self._wake:
+            return [] if self._is_failing else self._take_group(0)
+
+    def finished(self) -> "partial[None]":
+        """The oldest group is durable: what to report before it is given back."""
+        group, begun_s = self._in_flight[0]
+        now_s = time.monotonic()
+        self._timings.append.observe(now_s - group[0].begun_s)
+        return partial(self._owner.committed, group, now_s - begun_s)
+
+    def give_back(self, trouble: Exception | None = None) -> None:
+        """What was borrowed was reported as durable, unless there was trouble."""
+        with self._wake:
+            self._is_lent, self._trouble = False, trouble
+            if trouble is None and self._in_flight:
+                self._in_flight.popleft()
+            is_calm = trouble is None and not self._is_failing and not self._closing
+            if not is_calm or (self._waiting and not self._lends()):
+                self._wake.notify()
+
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -218,35 +275,58 @@ class CommitThread:
     def _take(self) -> list[PendingEntry] | None:
         """The next group; [] when there is none to begin now, None at the end."""
         with self._wake:
-            self._finishing = False
+            self._finishing = self._is_resting = False
             if not self._waiting and not self._in_flight and not self._closing:
                 self._wake.wait(self._engine.idle_s)
-            waiting, in_flight = self._waiting, len(self._in_flight)
-            if not waiting and not in_flight:
+            self._wait_for_helper()
+            in_flight = len(self._in_flight)
+            if not self._waiting and not in_flight:
+                self._is_resting = True
                 return None if self._closing else []
-            is_full = in_flight >= self._engine.in_flight_max
-            count = 0 if is_full or not waiting else self._engine.fitting(waiting, in_flight)
-            self._finishing = not count and not is_full
+            is_full = in_flight >= self._engine.in_flight_max or self._trouble is not None
+            group = [] if is_full or not self._waiting else self._take_group(in_flight)
+            self._finishing = not group and not is_full
+            return group
+
+    def _wait_for_helper(self) -> None:
+        """Lend what waits; return when the rest is for this thread to do. Under the lock."""
+        if self._waiting and not self._is_lent:
+            self._lends()
+        while self._is_lent:
+            self._wake.wait(self._engine.idle_s)
+
+    def _take_group(self, in_flight: int) -> list[PendingEntry]:
+        """What fits behind what is in flight is in flight too; under the lock."""
+        waiting = self._waiting
+        count = self._engine.fitting(waiting, in_flight)
+        if count:
             self._waiting = waiting[count:]
-            return waiting[:count]
+            self._in_flight.append((waiting[:count], time.monotonic()))
+        return waiting[:count]
 
     def _go_on(self, group: list[PendingEntry]) -> None:
         """Begin a group, and finish the oldest when no more can be begun."""
         if group:
-            self._in_flight.append((group, time.monotonic()))
             self._engine.begin(group)
             if len(self._in_flight) < self._engine.in_flight_max:
                 return
-        if not self._in_flight:
+        if self._is_resting:
             self._engine.rest()
             return
-        oldest, begun_s = self._in_flight[0]
-        if not self._engine.finish(oldest):
-            return
-        now_s = time.monotonic()
-        self._timings.append.observe(now_s - oldest[0].begun_s)
-        self._in_flight.popleft()
-        self._report(partial(self._owner.committed, oldest, now_s - begun_s))
+        oldest = self._in_flight[0][0]
+        if self._trouble is not None:
+            self._begin_alone(oldest)
+        if self._engine.finish(oldest):
+            self._report(self.finished())
+            self._in_flight.popleft()  # from now on the helper may take what is behind it
+
+    def _begin_alone(self, group: list[PendingEntry]) -> None:
+        """The helper could not make a group durable."""
+        assert self._trouble is not None
+        if not isinstance(self._trouble, Undone):
+            raise self._trouble
+        self._trouble = None
+        self._engine.begin(group)
 
     def _fail(self, error: Exception) -> None:
         """Refuse everything pending; under the lock, so that refusals stay in order.
@@ -259,13 +339,18 @@ class CommitThread:
         text = f"The {name} is down: {error}. It is probed; try again."
         if isinstance(error, Fenced):
             text = f"{error} Connect again."
+        with self._wake:
+            self._is_failing = True
+            while self._is_lent:
+                self._wake.wait(self._engine.idle_s)
         self._engine.withdraw()
         with self._wake:
-            self._refusing = True
+            self._refusing, self._is_failing = True, False
+            last, self._trouble = self._trouble or error, None
             begun = list(chain.from_iterable(group for group, _ in self._in_flight))
             waiting, self._waiting = self._waiting, []
             self._in_flight.clear()
-            if not self._engine.is_refused(error):
+            if not isinstance(last, Undone) and not self._engine.is_refused(last):
                 unknown = OperationTimeout(
                     f"The {name} did not answer: whether this was stored is unknown. Try again."
                 )

@@ -15,10 +15,11 @@ from typing import Final
 import psycopg
 
 from partibus.store.interface import StoreTimings
-from partibus.store.lane.commit import Fenced, PendingEntry
-from partibus.store.postgres.connection import Connection
+from partibus.store.lane.commit import CommitThread, Fenced, PendingEntry, Undone
+from partibus.store.postgres.connection import Connection, is_answer
 from partibus.store.postgres.lane import Lane
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
+from partibus.store.postgres.sharing import SharedAppends, SharedRow
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 
 ROW_BYTES_MAX: Final = 4 << 20
@@ -28,9 +29,6 @@ PIPELINE_BYTES: Final = 256 << 10
 """Pending entries are sent while others are in flight when there are at least this many bytes; less
 waits a little longer, since a commit costs the database as much as 250 messages do."""
 IDLE_PING_S: Final = 1.0
-_UNANSWERED: Final = ("08", "57")
-"""Classes of errors that leave the outcome of a statement unknown: the connection was lost, or an
-operator ended it."""
 _I64: Final = struct.Struct(">q")
 
 
@@ -51,6 +49,7 @@ class LaneWriter:
         base: int,
         tail: int,
         timings: StoreTimings,
+        shared: SharedAppends | None = None,
     ) -> None:
         self.name = lane.name
         self.durable = tail
@@ -64,6 +63,11 @@ class LaneWriter:
         self._sent_s: deque[float] = deque()
         """When each unanswered row was sent: its outcome is unknown."""
         self._timings = timings
+        self._shared = shared
+        """None when this lane has no others beside it."""
+        self._shared_statement = b""
+        if shared is not None:
+            shared.join(self)
         self._is_full = False
         """Whether the database had no space at the last attempt."""
         self._base = base
@@ -91,13 +95,10 @@ class LaneWriter:
         """Send the group as one row."""
         if self._lane.faults is not None:
             self._lane.faults.before_commit()
-        first = group[0]
-        if first.base != self._made:
-            self._make(first.base)
-        data = first.data if len(group) == 1 else b"".join([entry.data for entry in group])
+        if group[0].base != self._made:
+            self._make(group[0].base)
         self._sent_s.append(time.monotonic())
-        end, position = _I64.pack(group[-1].end), _I64.pack(first.position)
-        self._pipeline.send(self._statement, end, position, data)
+        self._pipeline.send(self._statement, *_parameters(group))
 
     def finish(self, group: list[PendingEntry]) -> bool:
         """Wait for the answer to the oldest row, or until there is another row to send."""
@@ -110,10 +111,41 @@ class LaneWriter:
             return False
         if changed != 1:
             raise self._lane.fenced()
+        self._is_durable(group)
+        return True
+
+    def _is_durable(self, group: list[PendingEntry]) -> None:
         self._base = group[0].base
         self.durable = group[-1].end
         self._timings.sync.observe(time.monotonic() - self._sent_s.popleft())
+
+    # --- with the rows of other lanes ---------------------------------------------------------
+
+    def takes(self, waiting: list[PendingEntry], lender: CommitThread) -> bool:
+        """Whether what waits goes into the next transaction that several lanes share."""
+        first = waiting[0]
+        is_little = waiting[-1].end - first.position < PIPELINE_BYTES
+        if self._shared is None or self._lane.faults is not None:
+            return False
+        if not is_little or first.base != self._made:
+            return False
+        self._shared.call(lender, self)
         return True
+
+    def row(self, group: list[PendingEntry]) -> SharedRow:
+        """The group, as it is sent with others."""
+        self._sent_s.append(time.monotonic())
+        return SharedRow(self._lane.number, self._shared_statement, _parameters(group))
+
+    def answered(self, group: list[PendingEntry], changed: int | None) -> Exception | None:
+        """What was wrong with it; None when it is durable."""
+        if changed == 1:
+            self._is_durable(group)
+            return None
+        self._sent_s.popleft()
+        return Undone() if changed is None else self._lane.fenced()
+
+    # --- the thread again ---------------------------------------------------------------------
 
     def interrupt(self) -> None:
         """Called on another thread, to fill the pipeline."""
@@ -129,6 +161,8 @@ class LaneWriter:
             self._is_full = True
             raise
         self._statement = self._lane.prepare_append(connection, base)
+        if self._shared is not None:
+            self._shared_statement = self._lane.append_query(connection, base)
         self._made = base
 
     def withdraw(self) -> None:
@@ -138,10 +172,7 @@ class LaneWriter:
     def is_refused(self, error: Exception) -> bool:
         """Whether the database has refused it. A lost connection says nothing: the row may be
         there, and the next writer of the lane, here or on another node, finds it."""
-        if isinstance(error, psycopg.Error):
-            state = error.sqlstate
-            return state is not None and not state.startswith(_UNANSWERED)
-        return isinstance(error, Fenced)
+        return isinstance(error, Fenced) or is_answer(error)
 
     def restore(self) -> tuple[int, int]:
         """Take the lane back with a new epoch, which deletes what was refused; if nothing was in
@@ -177,6 +208,8 @@ class LaneWriter:
         """Release the lane."""
         self._disconnect()
         self._wakeup.close()
+        if self._shared is not None:
+            self._shared.leave(self)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -187,3 +220,10 @@ class LaneWriter:
     def _connected(self) -> Connection:
         assert self._connection is not None, "the lane is used before it was taken back"
         return self._connection
+
+
+def _parameters(group: list[PendingEntry]) -> tuple[bytes, bytes, bytes]:
+    """Of the statement that appends: the end, the position, the bytes."""
+    first = group[0]
+    data = first.data if len(group) == 1 else b"".join([entry.data for entry in group])
+    return _I64.pack(group[-1].end), _I64.pack(first.position), data

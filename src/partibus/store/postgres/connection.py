@@ -21,6 +21,10 @@ ANSWER_S: Final = STATEMENT_MS / 1000 + 2
 SILENCE_MS: Final = 4_000
 """A connection is lost after this long without a sign of the other machine."""
 
+_UNANSWERED: Final = ("08", "57")
+"""Classes of errors that leave open what became of a statement: the connection was lost, or an
+operator ended it."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
@@ -56,9 +60,14 @@ def _bounded(gen: "Generator[Any, Any, T]", until: float) -> "Generator[Any, Any
 
 
 def connect(
-    dsn: str, application: str, prepare_threshold: int | None, plans: str = "auto"
+    dsn: str,
+    application: str,
+    prepare_threshold: int | None,
+    plans: str = "auto",
+    lock_ms: int = 0,
 ) -> Connection:
-    """A new connection for one thread; every statement is a transaction."""
+    """A new connection for one thread; every statement is a transaction. A statement that waits
+    longer than `lock_ms` for a lock is refused, unless that is 0."""
     return BoundedConnection.connect(
         dsn,
         autocommit=True,
@@ -67,13 +76,20 @@ def connect(
         options=f"-c statement_timeout={STATEMENT_MS} -c plan_cache_mode={plans}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
         " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
-        " -c tcp_keepalives_count=3",
+        " -c tcp_keepalives_count=3" + (f" -c lock_timeout={lock_ms}" if lock_ms else ""),
         tcp_user_timeout=SILENCE_MS,
         keepalives_idle=SILENCE_MS // 2000,
         keepalives_interval=1,
         keepalives_count=SILENCE_MS // 2000,
         prepare_threshold=prepare_threshold,
     )
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether the database has said no: then nothing of the transaction is there, and never will
+    be. A lost connection says nothing."""
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is not None and not state.startswith(_UNANSWERED)
 
 
 def answers(dsn: str) -> bool:

@@ -30,6 +30,8 @@ ROW_LOCK_MS: Final = 1_000
 ROOM_BYTES: Final = 4 << 20
 """What must fit before a lane whose database was full accepts messages again."""
 ROWS_PER_FETCH: Final = 16
+SHARED_NAME: Final = "partibus-appends "
+"""How the connection is listed on which a server appends to several lanes; its owner follows."""
 LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
 
@@ -130,9 +132,10 @@ class Lane:
         ]
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
-            " WHERE application_name = ANY(%s) AND datname = current_database()"
-            " AND pid <> pg_backend_pid()",
-            (names,),
+            " WHERE (application_name = ANY(%s) OR application_name ="
+            " (SELECT left(%s || owner, 63) FROM partibus.lane WHERE lane = %s))"
+            " AND datname = current_database() AND pid <> pg_backend_pid()",
+            (names, SHARED_NAME, self.number),
         )
 
     def check_epoch(self, connection: Connection) -> int:
@@ -281,19 +284,22 @@ class Lane:
 
         It takes the end of the entry, its position and its bytes; it changes a row only when the
         lane has this epoch and ends at that position."""
-        statement = sql.SQL(
-            "PREPARE append (bigint, bigint, bytea) AS"
-            " WITH moved AS (UPDATE partibus.lane SET tail = $1"
+        prepare = sql.SQL("PREPARE append (bigint, bigint, bytea) AS ")
+        connection.execute("DEALLOCATE ALL")
+        connection.execute(prepare + self._append(base))
+        return b"append"
+
+    def append_query(self, connection: Connection, base: int) -> bytes:
+        """What `prepare_append` prepares, for another connection."""
+        return self._append(base).as_bytes(connection)
+
+    def _append(self, base: int) -> sql.Composed:
+        lane, epoch = sql.Literal(self.number), sql.Literal(self.epoch)
+        return sql.SQL(
+            "WITH moved AS (UPDATE partibus.lane SET tail = $1"
             " WHERE lane = {lane} AND epoch = {epoch} AND tail = $2 RETURNING 1)"
             " INSERT INTO {table} SELECT $2, {epoch}, $3 FROM moved"
-        ).format(
-            lane=sql.Literal(self.number),
-            epoch=sql.Literal(self.epoch),
-            table=self.table(base),
-        )
-        connection.execute("DEALLOCATE ALL")
-        connection.execute(statement)
-        return b"append"
+        ).format(lane=lane, epoch=epoch, table=self.table(base))
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Position and bytes of the rows of a segment in order, from the one that contains

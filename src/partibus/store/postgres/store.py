@@ -26,6 +26,7 @@ from partibus.store.postgres.keeping import DatabaseKeeper
 from partibus.store.postgres.lane import Lane, LaneRow
 from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.postgres.reading import DatabaseReaders
+from partibus.store.postgres.sharing import SharedAppends
 from partibus.store.record import ENTRY_HEADER_BYTES, crc32c, unpack_header
 from partibus.store.recovery import entry_records
 from partibus.store.table import SegmentTable
@@ -53,12 +54,14 @@ class PostgresStore(LaneLog):
         owner: str = "",
         takes_over: bool = True,
         faults: LaneFaults | None = None,
+        shared: SharedAppends | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         recent_bytes: int = RECENT_BYTES,
         probe_interval_s: float = PROBE_INTERVAL_S,
         slow_commit_s: float = SLOW_COMMIT_S,
     ) -> None:
         self._lane = Lane(dsn, lane, owner, takes_over, faults)
+        self._shared = shared
         self._probe_interval_s = probe_interval_s
         table = SegmentTable(Path(self._lane.name))
         self._newest = RecentEntries(recent_bytes)
@@ -158,7 +161,9 @@ class PostgresStore(LaneLog):
             offset = start + header.length
 
     def _begin_at(self, connection: Connection, base: int, tail: int) -> None:
-        writer = LaneWriter(self._lane, connection, self._seed, base, tail, self.timings)
+        writer = LaneWriter(
+            self._lane, connection, self._seed, base, tail, self.timings, self._shared
+        )
         try:
             writer.fence()
         except BaseException:
@@ -171,6 +176,7 @@ class PostgresStore(LaneLog):
             thread_name=f"lane-append-{self._lane.number}",
             timings=self.timings,
             probe_interval_s=self._probe_interval_s,
+            helper=None if self._shared is None else writer,
         )
         self._connection = None
         self._begin(commit, base, writer.durable)

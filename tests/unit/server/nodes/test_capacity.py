@@ -7,7 +7,7 @@ import pytest
 
 from partibus.control.postgres.lease_rows import NODES_MAX
 from partibus.server.config import ServeSettings
-from partibus.server.nodes.capacity import PER_LANE, PER_NODE, needed, warn_of_shortage
+from partibus.server.nodes.capacity import PER_LANE, PER_NODE, SHARED, needed, warn_of_shortage
 from partibus.server.nodes.settings import LANES_PER_DATABASE, settle
 from support.repository import ROOT
 
@@ -19,10 +19,13 @@ def settings(cluster: str, *stores: str, lanes: int) -> ServeSettings:
 def test_lanes_need_connections_where_they_are_and_nodes_where_the_leases_are() -> None:
     one, two = "postgresql://one/bus", "postgresql://two/bus"
     assert needed(settings(one, one, two, lanes=5), 3) == {
-        one: 3 * PER_LANE + 3 * PER_NODE,
-        two: 2 * PER_LANE,
+        one: 3 * PER_LANE + 3 * SHARED + 3 * PER_NODE,
+        two: 2 * PER_LANE + 3 * SHARED,
     }
-    assert needed(settings(one, two, lanes=4), 2) == {two: 4 * PER_LANE, one: 2 * PER_NODE}
+    assert needed(settings(one, two, lanes=4), 2) == {
+        two: 4 * PER_LANE + 2 * SHARED,
+        one: 2 * PER_NODE,
+    }
 
 
 @pytest.mark.group("postgres")
@@ -45,5 +48,6 @@ def test_the_page_on_sizing_has_the_numbers_of_the_code() -> None:
     page = (ROOT / "docs" / "guides" / "sizing.md").read_text(encoding="utf-8")
     assert f"a cluster takes **{NODES_MAX} live nodes** at most" in page
     assert f"{PER_LANE} for each of its lanes, at most" in page
+    assert f"and {SHARED} for each node" in page
     assert f"{PER_NODE} for each node more" in page
     assert f"{LANES_PER_DATABASE} for each database by default" in page
