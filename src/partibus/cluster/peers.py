@@ -230,7 +230,7 @@ class Peers:
                     log.warning("%s is lost; connecting to it again", far.name)
             finally:
                 self._callers.pop(caller, None)
-                caller.channel.abort()
+                caller.leave()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await heard.wait()
@@ -398,6 +398,11 @@ class Caller:
             self.channel.on_unsendable = self._far.unsendable
             self._far.connected(self.channel)
             self._peers.count_connected()
+
+    def leave(self) -> None:
+        """End the connection now: its socket may report that only when the next one is made."""
+        self.channel.abort()
+        self._end()
 
     def _end(self) -> None:
         if self._is_connected:

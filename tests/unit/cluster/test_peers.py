@@ -186,6 +186,25 @@ async def test_one_that_says_nothing_is_taken_for_lost(
     assert isinstance(ports.refusals[0][1], OperationTimeout)
 
 
+async def test_the_end_of_a_silent_connection_does_not_end_the_next_one(
+    workers: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket may report the end late (simulated clusters: seeds 900000200 and 900000204)."""
+    one, two = workers
+    (caller,) = one.peers._callers
+    monkeypatch.setattr(caller.channel, "abort", lambda: None)
+    monkeypatch.setattr(peers_module, "PING_S", 0.01)
+    monkeypatch.setattr(peers_module, "SILENCE_S", 0.05)
+    for guest in two.peers._guests:
+        guest.channel.receive = lambda rows: None
+    await until(lambda: caller not in one.peers._callers and bool(one.peers._callers))
+    caller.channel.connection_lost(None)
+    assert one.peers.lost_workers() == []
+    ports = Ports()
+    one.far().submit(Enqueue(ports, [NewMessage(b"hello", -1)], [4], 5))
+    await until(lambda: bool(ports.confirmations))
+
+
 async def test_strangers_are_refused(
     workers: list[Worker], membership: Membership, caplog: pytest.LogCaptureFixture
 ) -> None:
