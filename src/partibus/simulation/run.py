@@ -257,13 +257,19 @@ class Simulation:
             self._cluster.check()
 
     def _heal(self) -> None:
-        world = self.world
-        world.note("world", "heals")
+        self.world.note("world", "heals")
         self._around.is_over = True
         self._injector.heal()
-        drain = Drain(self._around, self.processes)
-        if self._cluster is not None:
-            drain.unserved = self._cluster.unserved
+        self._drain()
+        self.ledger.close()
+        self._checkpoint()
+        self._see_everybody_off()
+        for process in self.processes:
+            check_room(process, self.plan.segment_bytes)
+
+    def _drain(self) -> None:
+        """Receive everything that is left, until nothing more comes."""
+        world, drain = self.world, self._new_drain()
         self._loop.run(drain.begin, self._loop)
         end_us = world.now_us + DRAIN_US_MAX
         end_steps = world.steps + DRAIN_STEPS_MAX
@@ -279,22 +285,27 @@ class Simulation:
                 raise Violation(f"the bus does not drain: {drain.left()}")
             if drain.is_empty():  # what was in transit when it first was may still arrive
                 self._listen_on()
-        self.ledger.close()
-        self._checkpoint()
         drain.end()
-        self._see_everybody_off()
-        for process in self.processes:
-            check_room(process, self.plan.segment_bytes)
+
+    def _new_drain(self) -> Drain:
+        drain = Drain(self._around, self.processes)
+        if self._cluster is not None:
+            drain.unserved = self._cluster.unserved
+        return drain
 
     def _see_everybody_off(self) -> None:
         """Everybody leaves; what was kept for them is released, at the latest when a silent
-        connection is given up."""
+        connection is given up. A message whose sender was gone before it was answered may be
+        stored only now; it is received like any other."""
         self.net.part()
         end_us = self.world.now_us + LEAVING_US_MAX
         self._listen_on()
         while left := "; ".join(filter(None, map(leftovers, self.processes))):
             if self.world.now_us > end_us:
                 raise Violation(f"everything is settled, everybody has left, and {left}")
+            if self._new_drain().left():
+                self._drain()
+                self.net.part()
             self._listen_on()
 
     def _listen_on(self) -> None:
