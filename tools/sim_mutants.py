@@ -56,9 +56,8 @@ BUGS = (
     Bug(
         "tell of a commit before it is made",
         "store/lane/commit.py",
-        "        if not self._engine.finish(oldest):\n            return\n",
-        "        self._report(partial(self._owner.committed, oldest, 0.0)); "
-        "self._engine.finish(oldest); self._in_flight.popleft(); return\n",
+        "        if self._engine.finish(oldest):\n            self._report(self.finished())\n",
+        "        self._report(self.finished())\n        if self._engine.finish(oldest):\n",
     ),
     Bug(
         "leave a refused entry in the log",
@@ -241,8 +240,22 @@ BUGS = (
     Bug(
         "take a row of an old epoch for a durable one",
         "store/postgres/appending.py",
-        "        if changed != 1:\n            raise self._lane.fenced()\n        self._base",
-        "        self._base",
+        "        if changed != 1:\n            raise self._lane.fenced()\n        self._is_durable",
+        "        self._is_durable",
+        in_cluster=True,
+    ),
+    Bug(
+        "take a row of an old epoch for a durable one, beside other lanes",
+        "store/postgres/appending.py",
+        "        if changed == 1:\n            self._is_durable",
+        "        if changed is not None:\n            self._is_durable",
+        in_cluster=True,
+    ),
+    Bug(
+        "take a transaction that was refused for a durable one",
+        "store/postgres/sharing.py",
+        "            return [None] * len(rows) if is_answer(error) else error",
+        "            return [1] * len(rows)",
         in_cluster=True,
     ),
     Bug(
@@ -254,9 +267,9 @@ BUGS = (
     ),
     Bug(
         "call a lost answer of the database a refusal",
-        "store/postgres/appending.py",
-        "            return state is not None and not state.startswith(_UNANSWERED)",
-        "            return True",
+        "store/postgres/connection.py",
+        "    return state is not None and not state.startswith(_UNANSWERED)",
+        "    return True",
         in_cluster=True,
     ),
     Bug(

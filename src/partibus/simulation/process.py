@@ -329,8 +329,12 @@ class SimulatedProcess:
 
     async def _close_when_at_rest(self) -> None:
         await until(self._is_at_rest, 30.0)
-        for broker in self.brokers.values():
-            broker.close()
+        try:
+            for broker in self.brokers.values():
+                broker.close()
+        except Crashed:  # a task keeps to itself what it raises
+            self._world.after(0, self._world.on_crash, self.name)
+            return
         self._world.note(self.name, "has stopped")
         self._world.after(0, partial(self.die, is_silent=False))
 
