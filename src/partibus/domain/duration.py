@@ -19,6 +19,8 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 # The largest 64-bit count of 100 ns ticks: 2**63 - 1 ticks = 922 337 203 685 477.5807 ms.
 DURATION_MAX_MS: Final = (2**63 - 1) // 10_000
+# A span in a rule fits into 64 bits of microseconds: 106 751 991 days.
+_SPAN_MAX_US: Final = 2**63 - 1
 DURATION_MAX_TEXT: Final = "P10675199DT2H48M5.4775807S"
 # Clients re-send the largest span with a rounded fraction, so whole days decide.
 _UNLIMITED_FROM_MS: Final = 10_675_199 * _DAY_MS
@@ -41,9 +43,10 @@ def parse_duration(text: str) -> int:
 
 def parse_span_us(text: str) -> int:
     """Microseconds of an ISO 8601 duration, which may have a minus sign."""
-    if text.startswith("-"):
-        return -_microseconds(text[1:])
-    return _microseconds(text)
+    span_us = _microseconds(text.removeprefix("-"))
+    if span_us > _SPAN_MAX_US:
+        raise ArgumentError(f"'{text}' is too long a duration; write at most P106751991D.")
+    return -span_us if text.startswith("-") else span_us
 
 
 def _microseconds(text: str) -> int:

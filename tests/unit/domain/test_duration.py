@@ -94,6 +94,13 @@ def test_spans_keep_microseconds_and_signs() -> None:
     assert format_span_us(0) == "PT0S"
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_span_that_could_not_be_read_again_is_refused(sign: str) -> None:
+    assert abs(parse_span_us(f"{sign}P106751991D")) == 106_751_991 * 86_400_000_000
+    with pytest.raises(ArgumentError, match="too long"):
+        parse_span_us(f"{sign}PT{'3' * 57}S")
+
+
 @settings(deadline=None)
 @given(st.text(alphabet="PT0123456789YMWDHS.-", max_size=40))
 def test_any_text_is_a_duration_or_an_argument_error(text: str) -> None:
