@@ -127,9 +127,8 @@ class Lane:
 
     def _end_others(self, connection: Connection) -> None:
         """End the statements of earlier writers of the lane in the database."""
-        names = [
-            _application(purpose, self.number) for purpose in ("append", "checkpoint", "compact")
-        ]
+        purposes = ("append", "checkpoint", "compact")
+        names = [_application(purpose, self.number) for purpose in purposes]
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
             " WHERE (application_name = ANY(%s) OR application_name ="
