@@ -73,9 +73,9 @@ class SessionNumbers:
             parts.append(_BASE.pack(base))
             parts.append(chunk.numbers.tobytes())
 
-    def load(self, data: bytes, offset: int) -> list[int]:
-        """Fill an empty map from what `dump` wrote, up to the end; yields the number of each
-        message."""
+    def load(self, data: bytes, offset: int, moved: dict[int, int]) -> list[int]:
+        """Fill an empty map from what `dump` wrote, up to the end; returns the number of each
+        message. Sessions in `moved` have other numbers now."""
         every: list[int] = []
         while offset < len(data):
             if len(data) - offset < _BASE.size + _CHUNK_BYTES:
@@ -85,6 +85,8 @@ class SessionNumbers:
             numbers = array("I")
             numbers.frombytes(data[offset : offset + _CHUNK_BYTES])
             offset += _CHUNK_BYTES
+            if moved:
+                numbers = array("I", [moved.get(number, number) for number in numbers])
             live = [number for number in numbers if number]
             self._chunks[base] = NumberChunk(numbers, len(live))
             every += live

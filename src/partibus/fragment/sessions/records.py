@@ -23,6 +23,10 @@ _RUN: Final = struct.Struct("<QIH")
 _STATE: Final = struct.Struct("<QB")
 _HEAD: Final = struct.Struct("<I")
 _SESSION: Final = struct.Struct("<IqQQH")
+_GAPS_MAX: Final = 16
+_NUMBERS_MIN: Final = 65_536
+"""A table of numbers may have this many entries, and `_GAPS_MAX` for each session; a session with a
+number beyond that gets another, since a few bytes must not make a table of any size."""
 
 
 def encode_id(session_id: str) -> bytes:
@@ -145,18 +149,32 @@ def load_sessions(state: State, data: bytes, tables: TableReader) -> None:
     sessions = state.sessions = Sessions()
     (count,) = _HEAD.unpack_from(data, 0)
     offset = _HEAD.size
+    highest = _NUMBERS_MIN + _GAPS_MAX * min(count, len(data) // _SESSION.size)
+    far: list[tuple[int, str, int, int, int]] = []
     for _ in range(count):
         number, length, position, updated_ms, size = _SESSION.unpack_from(data, offset)
         offset += _SESSION.size
-        session = sessions.restore(number, _text(data, offset, size))
+        session_id = _text(data, offset, size)
         offset += size
-        session.state_length = length
-        session.state_position = position
-        session.state_updated_ms = updated_ms
+        if number > highest:
+            far.append((number, session_id, length, position, updated_ms))
+        else:
+            _set_state(sessions.restore(number, session_id), length, position, updated_ms)
     sessions.restored()
-    for number in sessions.numbers.load(data, offset):
+    moved: dict[int, int] = {}
+    for number, session_id, length, position, updated_ms in far:
+        session = sessions.get(session_id)
+        moved[number] = session.number
+        _set_state(session, length, position, updated_ms)
+    for number in sessions.numbers.load(data, offset, moved):
         sessions.numbered(number).message_count += 1
     _drop_empty(list(sessions), sessions)
+
+
+def _set_state(session: Session, length: int, position: int, updated_ms: int) -> None:
+    session.state_length = length
+    session.state_position = position
+    session.state_updated_ms = updated_ms
 
 
 def _text(data: bytes, offset: int, size: int) -> str:
