@@ -45,7 +45,7 @@ def parse_span_us(text: str) -> int:
     """Microseconds of an ISO 8601 duration, which may have a minus sign."""
     span_us = _microseconds(text.removeprefix("-"))
     if span_us > _SPAN_MAX_US:
-        raise ArgumentError(f"'{text}' is too long a duration; write at most P106751991D.")
+        raise ArgumentError(f"'{text}' is too long; the longest duration in a rule is P106751991D.")
     return -span_us if text.startswith("-") else span_us
 
 
