@@ -3,6 +3,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Images of containers often forbid bytecode files. Without them each start of a server, of which the
+# tests make thousands, compiles its sources again, and each process of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
 # are two of them; without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --ignore=tests/spark --ignore=tests/console --ignore=tests/nodes
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 8 --dist worksteal --ignore=tests/spark --ignore=tests/console --ignore=tests/nodes
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
@@ -178,7 +181,7 @@ cluster: install ## Spark with a master and two workers on this machine, in the 
 	@exec $(BIN)/python tools/cluster.py
 
 check: lint ## lint, all unit tests and all property tests: under two minutes, for after each change
-	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses auto --quiet tests/unit tests/property
+	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet tests/unit tests/property
 
 test: lint ## the test suite, what CI runs
 	@$(call all_tests,-m "not slow")

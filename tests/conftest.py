@@ -5,8 +5,10 @@ whose tool is missing is skipped, and the run ends by naming the group and the o
 that brings it; under PARTIBUS_CI every omission is a failure.
 """
 
+import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +25,13 @@ IN_CI = bool(os.environ.get("PARTIBUS_CI"))
 settings.register_profile("partibus", settings(), deadline=None)
 settings.load_profile("partibus")
 
+HERE = Path(__file__).parent
+LONG_FIRST = ("deploy", "upgrade", "documents", "adversity")
+"""Folders whose tests take a minute: begun last, one of them would keep a whole run waiting."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     known = rule_ids()
     absent = absent_groups()
     for item in items:
@@ -39,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid} is of the unknown group {name!r}")
             if name in absent:
                 item.add_marker(pytest.mark.skip(reason=f"needs {absent[name].needs}"))
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests stay until the end: a collection of garbage need not visit them.
+
+    Many tests collect when they end, to find what they have left open.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,11 @@ Run with the address of a database. Prints its number, then the lanes it holds a
 import asyncio
 import json
 import sys
+from contextlib import suppress
 
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.ownership import PostgresOwnership
+from partibus.server.nodes.lane_keeping import RETRY_S
 
 
 async def hold(dsn: str) -> None:
@@ -27,7 +29,10 @@ async def hold(dsn: str) -> None:
         if sorted(node.owned()) != told:
             told = sorted(node.owned())
             print(json.dumps(told), flush=True)
-        await changed.wait()
+        # A lane that could not be acquired is tried again, as the keeper of lanes does.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if node.wanted() == node.owned() else RETRY_S):
+                await changed.wait()
 
 
 asyncio.run(hold(sys.argv[1]))

@@ -16,6 +16,7 @@ from partibus.control.ownership import NodeAddress
 from partibus.control.postgres import lease_rows
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, prepare
+from partibus.server.nodes.lane_keeping import RETRY_S
 from support.postgres import PostgresServer
 from support.wall_clock import WallClock
 
@@ -53,7 +54,11 @@ class Node:
                 await node.acquire(lane)
             async with self._heard:
                 self._heard.notify_all()
-            await self._changed.wait()
+            # A lane that could not be acquired is tried again, as the keeper of lanes does.
+            has_all = node.wanted() == node.owned()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if has_all else RETRY_S):
+                    await self._changed.wait()
 
     async def until_it_holds(self, count: int) -> None:
         async with self._heard:
