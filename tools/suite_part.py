@@ -9,6 +9,7 @@ must never hide a failure: the first run's report stays in the output, whole.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -29,9 +30,10 @@ def pytest(*options: str) -> int:
 
 
 def failures() -> list[str]:
-    """What failed in the run before."""
+    """What failed in the run before, without the groups (`@group`) that shared a process."""
     kept = CACHE / "v/cache/lastfailed"
-    return sorted(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else []
+    names = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else ()
+    return sorted(re.sub(r"@\w+$", "", name) for name in names)
 
 
 def main(options: list[str]) -> int:

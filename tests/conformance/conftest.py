@@ -60,6 +60,7 @@ def client(server: ServerProcess) -> Iterator[ServiceBusClient]:
         yield connected
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are made part of the tests' names
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
@@ -67,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get(ON_CLUSTER):
         for item in ours:
             item.add_marker(pytest.mark.group("postgres"))
+            # One process runs a folder, so that its cluster starts once and then ends.
+            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
         left_out = [item for item in ours if one_machine.reason(item) is not None]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)

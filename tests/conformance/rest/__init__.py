@@ -1,0 +1,1 @@
+"""A package: what its tests share, such as a server, ends with the last of them."""
