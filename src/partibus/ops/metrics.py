@@ -6,10 +6,11 @@ compares docs/reference/metrics.md with it, and with a real scrape.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
 from ipaddress import ip_address
+from itertools import accumulate
 from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -213,6 +214,10 @@ LABELS: Final = {
 }
 """Every metric with its labels, in the order in which they are documented."""
 
+LABELS_KEPT: Final = 4_096
+"""Labels as text, of thousand entities and of everything else that is counted."""
+PIECE_ENTITIES: Final = 50
+"""Lines of a series that are joined again when one of them has changed."""
 Row = tuple[tuple[str, ...], Any]
 
 
@@ -261,11 +266,11 @@ def render(figures: dict[str, Any], text_of_entities: "EntityText | None" = None
     tails: list[str] = []
     for series, rows in _tails(figures):
         _write(tails, series, rows)
-    entities = (text_of_entities or EntityText()).blocks(figures["entities"])
+    entities = (text_of_entities or EntityText()).pieces(figures["entities"])
     return b"\n".join([_encoded(heads), *entities, _encoded(tails), b""])
 
 
-def _encoded(lines: list[str]) -> bytes:
+def _encoded(lines: Iterable[str]) -> bytes:
     return "\n".join(lines).encode("utf-8", "replace")
 
 
@@ -273,62 +278,63 @@ class EntityText:
     """The lines of all entities as they were in the last scrape.
 
     Most series are these, and most of them have not changed: unchanged lines are not formatted
-    again. Concurrent scrapes wait for each other.
+    again, and unchanged pieces of a series not joined again. Concurrent scrapes wait for each
+    other.
     """
 
     def __init__(self) -> None:
         self._turn = Lock()
-        self._names: list[tuple[str, str]] = []
-        self._labels: list[str] = []
         self._entities: list[dict[str, Any]] = []
         self._rows: list[tuple[int, ...]] = []
-        self._lines: list[list[str]] = [[] for _ in _ENTITY_SERIES]
-        self._blocks: list[bytes] = [b"" for _ in _ENTITY_SERIES]
+        self._lines: list[list[str]] = []
+        self._pieces: list[bytes] = []
+        self._piece_count = 0
+        self._begin(0)
 
-    def blocks(self, entities: list[dict[str, Any]]) -> list[bytes]:
-        """The text of every series of entities."""
+    def pieces(self, entities: list[dict[str, Any]]) -> list[bytes]:
+        """The text of every series of entities, in pieces to be joined by ends of lines."""
         with self._turn:
-            names = [(entity["name"], entity["kind"]) for entity in entities]
-            if names != self._names or not self._blocks[0]:
-                self._begin(names)
-            # The values of an entity are the same object as long as they are valid.
-            rows = [
-                row if entity is before and row else _row_of(entity)
-                for entity, before, row in zip(entities, self._entities, self._rows, strict=True)
-            ]
+            due = self._due(entities)
+            for series, piece in {place for at in due for place in self._format(at, entities[at])}:
+                self._join(series, piece)
             self._entities = entities
-            for at in self._changed(rows):
-                self._write(at)
-            return list(self._blocks)
+            return self._pieces.copy()
 
-    def _begin(self, names: list[tuple[str, str]]) -> None:
-        """The entities have changed: start from scratch."""
-        self._names = names
-        self._labels = [_braced(_pairs(ENTITY_LABELS, pair)) for pair in names]
-        self._rows = [()] * len(names)
-        self._entities = [{}] * len(names)
-        self._lines = [[""] * len(names) for _ in _ENTITY_SERIES]
-        for at in range(len(_ENTITY_SERIES)):
-            self._write(at)
+    def _due(self, entities: list[dict[str, Any]]) -> Sequence[int]:
+        """The positions whose lines may have changed."""
+        before = self._entities
+        if len(entities) == len(before):
+            # The values of an entity are the same object as long as they are valid.
+            pairs = enumerate(zip(entities, before, strict=True))
+            due = [at for at, (now, then) in pairs if now is not then]
+            if all(_NAME(entities[at]) == _NAME(before[at]) for at in due):
+                return due
+        self._begin(len(entities))
+        return range(len(entities))
 
-    def _changed(self, rows: list[tuple[int, ...]]) -> set[int]:
-        """Format the lines of changed values; returns the series that contain some."""
-        changed: set[int] = set()
-        for number, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
-            if row is before or row == before:
-                continue
-            label = self._labels[number]
-            for at, value in enumerate(row):
-                if not before or value != before[at]:
-                    self._lines[at][number] = f"{_ENTITY_SERIES[at].shown}{label} {value}"
-                    changed.add(at)
-        self._rows = rows
-        return changed
+    def _begin(self, count: int) -> None:
+        """There are other entities: start from scratch."""
+        self._entities, self._rows = [], [()] * count
+        self._lines = [[""] * count for _ in _ENTITY_SERIES]
+        self._piece_count = -(-count // PIECE_ENTITIES)
+        self._pieces = []
+        for series in _ENTITY_SERIES:
+            self._pieces += [_encoded(_titles(series)), *[b""] * self._piece_count]
 
-    def _write(self, at: int) -> None:
-        lines: list[str] = []
-        _write(lines, _ENTITY_SERIES[at], ())
-        self._blocks[at] = _encoded(lines + self._lines[at])
+    def _format(self, at: int, entity: dict[str, Any]) -> Iterator[tuple[int, int]]:
+        """Format the changed lines of an entity; returns the series, and the piece of each."""
+        row, before = _row_of(entity), self._rows[at]
+        label = _labelled(ENTITY_LABELS, _NAME(entity))
+        for series, value in enumerate(row):
+            if not before or value != before[series]:
+                self._lines[series][at] = f"{_ENTITY_SERIES[series].shown}{label} {value}"
+                yield series, at // PIECE_ENTITIES
+        self._rows[at] = row
+
+    def _join(self, series: int, piece: int) -> None:
+        begin = piece * PIECE_ENTITIES
+        lines = self._lines[series][begin : begin + PIECE_ENTITIES]
+        self._pieces[series * (self._piece_count + 1) + 1 + piece] = _encoded(lines)
 
 
 def families(figures: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
@@ -369,23 +375,36 @@ def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
 
 def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:
     name, labels = series.shown, LABELS[series]
-    lines.append(f"# HELP {name} {series.text}")
-    lines.append(f"# TYPE {name} {series.kind}")
+    lines += _titles(series)
     if series.kind == HISTOGRAM:
         for values, found in rows:
             _write_histogram(lines, name, _pairs(labels, values), found)
         return
-    lines += [f"{name}{_braced(_pairs(labels, values))} {value}" for values, value in rows]
+    lines += [f"{name}{_labelled(labels, values)} {value}" for values, value in rows]
+
+
+@cache
+def _titles(series: Series) -> tuple[str, str]:
+    name = series.shown
+    return f"# HELP {name} {series.text}", f"# TYPE {name} {series.kind}"
 
 
 def _write_histogram(lines: list[str], name: str, pairs: str, found: dict[str, Any]) -> None:
     """As Prometheus expects: each bound with the count of everything below it."""
-    total = 0
-    for bound, count in zip((*BOUNDS_S, "+Inf"), found["counts"], strict=True):
-        total += count
-        lines.append(f'{name}_bucket{{{pairs},le="{bound}"}} {total}')
+    totals = list(accumulate(found["counts"]))
+    lines += [f"{b} {n}" for b, n in zip(_buckets(name, pairs), totals, strict=True)]
     lines.append(f"{name}_sum{_braced(pairs)} {found['sum_s']}")
-    lines.append(f"{name}_count{_braced(pairs)} {total}")
+    lines.append(f"{name}_count{_braced(pairs)} {totals[-1]}")
+
+
+@lru_cache(LABELS_KEPT)
+def _buckets(name: str, pairs: str) -> tuple[str, ...]:
+    return tuple(f'{name}_bucket{{{pairs},le="{bound}"}}' for bound in (*BOUNDS_S, "+Inf"))
+
+
+@lru_cache(LABELS_KEPT)
+def _labelled(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return _braced(_pairs(labels, values))
 
 
 def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
@@ -402,6 +421,7 @@ def _escaped(value: str) -> str:
     return value
 
 
+_NAME: Final = itemgetter("name", "kind")
 _ENTITY_SERIES: Final = (*ENTITY, *ENTITY_FRAGMENTS)
 _ENTITY_COUNTS: Final = itemgetter(*(series.key for series in ENTITY))
 _MESSAGES: Final = itemgetter(*MESSAGE_COUNTS)
@@ -442,8 +462,8 @@ def _of_workers(series: Series, workers: dict[int, Any]) -> Iterator[Row]:
         if series.key == "up":
             yield (str(worker),), int(answer is not None)
         elif answer is not None:
-            found = {**answer["gateway"], **answer["process"]}
-            yield (str(worker),), found[series.key]
+            part = "gateway" if series.key in answer["gateway"] else "process"
+            yield (str(worker),), answer[part][series.key]
 
 
 def _of_lanes(series: Series, cluster: dict[str, Any] | None) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from partibus.domain.errors import ServerBusy
 from partibus.domain.happenings import HAPPENINGS
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
+from partibus.server.operators.changed_fragments import ChangedFragments
 
 EVENTS: Final = "events"
 PAGE_MAX: Final = 500
@@ -26,13 +27,8 @@ LOOK_EVERY_S: Final = 0.4
 STREAMS_MAX: Final = 64
 """Of one worker."""
 ENTITY_CHANGED: Final = "entity-changed"
-_COUNTED: Final = {
-    "dead-lettered": "dead_lettered",
-    "lock-expired": "lapsed",
-    "lock-lost": "lost",
-}
-
-_NONE: Final = (-1, 0, 0, 0)
+_COUNTED: Final = ("dead-lettered", "lock-expired", "lock-lost")
+_NONE: Final = (0, 0, 0)
 
 
 class OwnEvents:
@@ -42,8 +38,9 @@ class OwnEvents:
         self._brokers = brokers
         self._machines = machines
         self._states: dict[int, str] = {}
-        self._totals: dict[int, tuple[int, int, int, int]] = {}
-        """By fragment, its change number at the last reading, and the counters."""
+        self._changed = ChangedFragments(machines)
+        self._totals: dict[int, tuple[int, int, int]] = {}
+        """By fragment, the counters at the last reading."""
         self._looked_s = 0.0
 
     def register(self, control: ControlHub) -> None:
@@ -79,21 +76,20 @@ class OwnEvents:
 
     def _counted(self) -> dict[tuple[str, str], int]:
         """By kind and entity, the increase since the last reading."""
-        known, totals = self._totals, {}
-        changed: dict[tuple[str, str], int] = {}
-        for fragment_id, machine in self._machines.items():
-            before = known.get(fragment_id, _NONE)
-            if before[0] != machine.changes:
-                tally = machine.state.tally
-                now = (machine.changes, tally.dead_lettered, tally.lapsed, tally.lost)
-                for kind, more in zip(_COUNTED, map(int.__sub__, now[1:], before[1:]), strict=True):
-                    if more > 0:
-                        key = kind, machine.state.spec.path
-                        changed[key] = changed.get(key, 0) + more
-                before = now
-            totals[fragment_id] = before
-        self._totals = totals
-        return changed
+        increases: dict[tuple[str, str], int] = {}
+        changed, gone = self._changed.take()
+        for fragment_id in gone:
+            del self._totals[fragment_id]
+        for fragment_id in changed:
+            machine = self._machines[fragment_id]
+            tally, before = machine.state.tally, self._totals.get(fragment_id, _NONE)
+            now = tally.dead_lettered, tally.lapsed, tally.lost
+            for kind, more in zip(_COUNTED, map(int.__sub__, now, before), strict=True):
+                if more > 0:
+                    key = kind, machine.state.spec.path
+                    increases[key] = increases.get(key, 0) + more
+            self._totals[fragment_id] = now
+        return increases
 
 
 class EventService:
