@@ -14,7 +14,7 @@ from typing import Any, Final
 from partibus import __version__
 from partibus.atom.counts import Figures
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import AccessControl, require
+from partibus.control.access import AccessControl, Grant, require
 from partibus.control.catalog import Catalog
 from partibus.control.declared.describe import describe
 from partibus.control.live import LiveNamespace
@@ -59,6 +59,8 @@ from partibus.server.testing.namespaces import NoNamespaces
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
 SUMMED: Final = (*COUNTS, "bytes")
+CLAIMS_MAX: Final = 200
+"""Valid tokens, by path, that are remembered: a dozen pages in a dozen consoles."""
 
 
 class Administration:
@@ -103,6 +105,7 @@ class Administration:
         self.messages = MessageService(door)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
+        self._claims: dict[tuple[str, str], Grant] = {}
 
     def authorize(self, token: str | None, path: str) -> str:
         """The caller; raises Unauthorized unless the token grants Manage on the namespace
@@ -113,9 +116,24 @@ class Administration:
                 "policy of the namespace that has the right Manage."
             )
         now_ms = self._clock.now_ms()
-        claim = self._access.authenticate_token(token, path, now_ms)
+        claim = self._claim(token, path, now_ms)
         require([claim], claim.audience, Rights.MANAGE, now_ms)
         return claim.who
+
+    def _claim(self, token: str, path: str, now_ms: int) -> Grant:
+        """What a token grants. Consoles present theirs several times a second: one that was valid
+        is checked against the time, its policy and that policy's keys, but not parsed again."""
+        known = self._claims.get((token, path))
+        if known is not None and known.expires_ms is not None and known.expires_ms > now_ms:
+            claim = self._access.recheck(known)
+            if claim is not None:
+                return claim
+        claim = self._access.authenticate_token(token, path, now_ms)
+        if claim.policy:  # others, such as a JSON web token, depend on more than a policy
+            if len(self._claims) >= CLAIMS_MAX:
+                self._claims.clear()
+            self._claims[token, path] = claim
+        return claim
 
     def identity(self, token: str) -> Payload:
         """The holder of a token and its rights; for the console, which shows only what works."""
