@@ -9,6 +9,7 @@ the paths, and by nothing else.
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, Final
 
 from partibus import __version__
@@ -59,6 +60,8 @@ from partibus.server.testing.namespaces import NoNamespaces
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
 SUMMED: Final = (*COUNTS, "bytes")
+_SUMMED: Final = itemgetter(*SUMMED)
+_ZEROS: Final = (0,) * len(SUMMED)
 CLAIMS_MAX: Final = 200
 """Valid tokens, by path, that are remembered: a dozen pages in a dozen consoles."""
 
@@ -164,10 +167,10 @@ class Administration:
     async def page(self, query: Mapping[str, str]) -> Payload:
         """A page of the entities, by filter, order and position."""
         wish = EntityWish.of(query)
-        records = [r for r in self._catalog.entities() if wish.names(r)]
+        records = wish.named(self._catalog.entities())
         ranks = await self._ranks(wish.counted) if wish.counted else {}
         down = await self._stores_down() if wish.needs_stores else frozenset()
-        found = wish.ordered([r for r in records if wish.accepts(r, ranks, down)], ranks)
+        found = wish.ordered(wish.accepted(records, ranks, down), ranks)
         rows = await self._summaries(found[wish.skip : wish.skip + wish.top])
         return {"entities": rows, "count": len(found), "skip": wish.skip, "top": wish.top}
 
@@ -316,8 +319,14 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
         "kind": record.kind.value,
         "fragment_count": len(fragments),
         "availability": availability([fragment["state"] for fragment in fragments]),
-        "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
+        "totals": _totals(fragments),
     }
+
+
+def _totals(fragments: list[Payload]) -> dict[str, int]:
+    """The sums of the counts; a fragment whose worker does not answer has none."""
+    rows = [_SUMMED(fragment) for fragment in fragments if fragment["worker"] is not None]
+    return dict(zip(SUMMED, map(sum, zip(_ZEROS, *rows, strict=True)), strict=True))
 
 
 def _rules(record: EntityRecord) -> dict[str, Any]:

@@ -6,6 +6,7 @@ administration asks it through the control hub, in every worker.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -33,6 +34,8 @@ COUNTS: Final = (
     "filter_errors",
 )
 """The counts of a fragment, in the order in which they are shown."""
+_NAMES: Final = (*COUNTS, "bytes")
+_COUNTS: Final = attrgetter(*COUNTS, "size_bytes")
 
 
 class Inspection:
@@ -62,8 +65,8 @@ class Inspection:
             for fragment_id in fragment_ids:
                 machine = self._machines.get(fragment_id)
                 if machine is not None:
-                    counts = {"accessed_ms": machine.used_ms, **counts_of(machine)}
-                    answers[str(fragment_id)] = {"state": state, **counts}
+                    head = {"state": state, "accessed_ms": machine.used_ms}
+                    answers[str(fragment_id)] = head | counts_of(machine)
         return answers
 
     def ranks(self, payload: Payload) -> Payload:
@@ -116,8 +119,7 @@ def store_fields(broker: Broker) -> dict[str, Any]:
 
 def counts_of(machine: Machine) -> dict[str, int]:
     """The counts of a fragment, and the bytes of its messages."""
-    counts = machine.state.counts()
-    return {**{name: getattr(counts, name) for name in COUNTS}, "bytes": counts.size_bytes}
+    return dict(zip(_NAMES, _COUNTS(machine.state.counts()), strict=True))
 
 
 def is_available(state: str) -> bool:
