@@ -8,10 +8,10 @@ compares docs/reference/metrics.md with it, and with a real scrape.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from ipaddress import ip_address
-from itertools import accumulate
-from operator import itemgetter
+from itertools import compress
+from operator import is_not, itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,9 +21,9 @@ from starlette.routing import Route
 
 from partibus import __version__
 from partibus.domain.errors import BusError, EntityNotFound
-from partibus.domain.histogram import BOUNDS_S
 from partibus.domain.observing_cost import OBSERVING
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
+from partibus.ops.metrics_lines import histogram_lines, labelled, pairs_of
 
 if TYPE_CHECKING:
     from partibus.ops.admin import Administration
@@ -214,8 +214,9 @@ LABELS: Final = {
 }
 """Every metric with its labels, in the order in which they are documented."""
 
-LABELS_KEPT: Final = 4_096
-"""Labels as text, of thousand entities and of everything else that is counted."""
+QUICK_ENTITIES_MAX: Final = 20
+QUICK_LINES_MAX: Final = 500
+"""A changed entity takes 20 µs, another line 1 µs: together a millisecond."""
 PIECE_ENTITIES: Final = 50
 """Lines of a series that are joined again when one of them has changed."""
 Row = tuple[tuple[str, ...], Any]
@@ -233,8 +234,11 @@ def metrics_route(node: "Administration", access: str) -> Route:
             figures = await node.signals.gather()
         except BusError as error:
             return error_response(error)
-        # In a thread: with thousands of series the loop would be blocked.
-        text = await asyncio.to_thread(OBSERVING.around, partial(render, figures, text_of_entities))
+        work = partial(render, figures, text_of_entities)
+        if text_of_entities.is_quick(figures["entities"]):
+            text = work()
+        else:  # in a thread: with thousands of series the loop would be blocked
+            text = await asyncio.to_thread(OBSERVING.around, work)
         return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
 
     return Route(PATH, endpoint, methods=["GET"])
@@ -266,7 +270,8 @@ def render(figures: dict[str, Any], text_of_entities: "EntityText | None" = None
     tails: list[str] = []
     for series, rows in _tails(figures):
         _write(tails, series, rows)
-    entities = (text_of_entities or EntityText()).pieces(figures["entities"])
+    kept = text_of_entities or EntityText()
+    entities, kept.other_lines = kept.pieces(figures["entities"]), len(tails)
     return b"\n".join([_encoded(heads), *entities, _encoded(tails), b""])
 
 
@@ -289,7 +294,16 @@ class EntityText:
         self._lines: list[list[str]] = []
         self._pieces: list[bytes] = []
         self._piece_count = 0
+        self.other_lines = 0
+        """What else was written in the last scrape."""
         self._begin(0)
+
+    def is_quick(self, entities: list[dict[str, Any]]) -> bool:
+        """Whether a scrape takes no longer than a batch of messages."""
+        if self._turn.locked() or len(entities) != len(self._entities):
+            return False
+        changed = sum(map(is_not, entities, self._entities))
+        return changed <= QUICK_ENTITIES_MAX and self.other_lines <= QUICK_LINES_MAX
 
     def pieces(self, entities: list[dict[str, Any]]) -> list[bytes]:
         """The text of every series of entities, in pieces to be joined by ends of lines."""
@@ -305,8 +319,7 @@ class EntityText:
         before = self._entities
         if len(entities) == len(before):
             # The values of an entity are the same object as long as they are valid.
-            pairs = enumerate(zip(entities, before, strict=True))
-            due = [at for at, (now, then) in pairs if now is not then]
+            due = list(compress(range(len(entities)), map(is_not, entities, before)))
             if all(_NAME(entities[at]) == _NAME(before[at]) for at in due):
                 return due
         self._begin(len(entities))
@@ -324,7 +337,7 @@ class EntityText:
     def _format(self, at: int, entity: dict[str, Any]) -> Iterator[tuple[int, int]]:
         """Format the changed lines of an entity; returns the series, and the piece of each."""
         row, before = _row_of(entity), self._rows[at]
-        label = _labelled(ENTITY_LABELS, _NAME(entity))
+        label = labelled(ENTITY_LABELS, _NAME(entity))
         for series, value in enumerate(row):
             if not before or value != before[series]:
                 self._lines[series][at] = f"{_ENTITY_SERIES[series].shown}{label} {value}"
@@ -378,47 +391,15 @@ def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:
     lines += _titles(series)
     if series.kind == HISTOGRAM:
         for values, found in rows:
-            _write_histogram(lines, name, _pairs(labels, values), found)
+            lines += histogram_lines(name, pairs_of(labels, values), found)
         return
-    lines += [f"{name}{_labelled(labels, values)} {value}" for values, value in rows]
+    lines += [f"{name}{labelled(labels, values)} {value}" for values, value in rows]
 
 
 @cache
 def _titles(series: Series) -> tuple[str, str]:
     name = series.shown
     return f"# HELP {name} {series.text}", f"# TYPE {name} {series.kind}"
-
-
-def _write_histogram(lines: list[str], name: str, pairs: str, found: dict[str, Any]) -> None:
-    """As Prometheus expects: each bound with the count of everything below it."""
-    totals = list(accumulate(found["counts"]))
-    lines += [f"{b} {n}" for b, n in zip(_buckets(name, pairs), totals, strict=True)]
-    lines.append(f"{name}_sum{_braced(pairs)} {found['sum_s']}")
-    lines.append(f"{name}_count{_braced(pairs)} {totals[-1]}")
-
-
-@lru_cache(LABELS_KEPT)
-def _buckets(name: str, pairs: str) -> tuple[str, ...]:
-    return tuple(f'{name}_bucket{{{pairs},le="{bound}"}}' for bound in (*BOUNDS_S, "+Inf"))
-
-
-@lru_cache(LABELS_KEPT)
-def _labelled(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
-    return _braced(_pairs(labels, values))
-
-
-def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
-    return ",".join([f'{n}="{_escaped(v)}"' for n, v in zip(labels, values, strict=True)])
-
-
-def _braced(pairs: str) -> str:
-    return f"{{{pairs}}}" if pairs else ""
-
-
-def _escaped(value: str) -> str:
-    if "\\" in value or '"' in value or "\n" in value:
-        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return value
 
 
 _NAME: Final = itemgetter("name", "kind")

@@ -22,7 +22,7 @@ from partibus.server.operators.changed_fragments import ChangedFragments
 EVENTS: Final = "events"
 PAGE_MAX: Final = 500
 ASK_EVERY_S: Final = 0.5
-LOOK_EVERY_S: Final = 0.4
+LOOK_EVERY_MS: Final = 400
 """Several readers share one reading of the counters."""
 STREAMS_MAX: Final = 64
 """Of one worker."""
@@ -34,11 +34,16 @@ _NONE: Final = (0, 0, 0)
 class OwnEvents:
     """The events of this process."""
 
-    def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
+    def __init__(
+        self,
+        brokers: Mapping[int, Broker],
+        machines: Mapping[int, Machine],
+        changed: ChangedFragments,
+    ) -> None:
         self._brokers = brokers
         self._machines = machines
         self._states: dict[int, str] = {}
-        self._changed = ChangedFragments(machines)
+        self._changed = changed
         self._totals: dict[int, tuple[int, int, int]] = {}
         """By fragment, the counters at the last reading."""
         self._looked_s = 0.0
@@ -49,7 +54,7 @@ class OwnEvents:
 
     def answer(self, payload: Payload) -> Payload:
         """The events after a number; without one, only the current number."""
-        if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
+        if time.monotonic() - self._looked_s >= LOOK_EVERY_MS / 1000:
             self._look()
         after = payload.get("after")
         reported: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
@@ -77,18 +82,19 @@ class OwnEvents:
     def _counted(self) -> dict[tuple[str, str], int]:
         """By kind and entity, the increase since the last reading."""
         increases: dict[tuple[str, str], int] = {}
-        changed, gone = self._changed.take()
+        changed, gone = self._changed.take(LOOK_EVERY_MS)
         for fragment_id in gone:
-            del self._totals[fragment_id]
+            self._totals.pop(fragment_id, None)
         for fragment_id in changed:
-            machine = self._machines[fragment_id]
+            machine = self._machines.get(fragment_id)
+            if machine is None:  # it has left since
+                continue
             tally, before = machine.state.tally, self._totals.get(fragment_id, _NONE)
-            now = tally.dead_lettered, tally.lapsed, tally.lost
+            self._totals[fragment_id] = now = tally.dead_lettered, tally.lapsed, tally.lost
             for kind, more in zip(_COUNTED, map(int.__sub__, now, before), strict=True):
                 if more > 0:
                     key = kind, machine.state.spec.path
                     increases[key] = increases.get(key, 0) + more
-            self._totals[fragment_id] = now
         return increases
 
 
@@ -124,17 +130,17 @@ class EventService:
 
     async def _next(self, cursors: "Cursors") -> list[dict[str, Any]]:
         workers = self._control.workers
-        asked = [
-            self._control.ask(worker, EVENTS, {"after": cursors.after(worker)})
-            for worker in workers
-        ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        reported = {
-            worker: answer
-            for worker, answer in zip(workers, answers, strict=True)
-            if isinstance(answer, dict)
-        }
-        return cursors.take(workers, reported)
+        asked = [self._ask(worker, cursors.after(worker)) for worker in workers]
+        # No task for a plain call.
+        answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        pairs = zip(workers, answers, strict=True)
+        return cursors.take(workers, {w: answer for w, answer in pairs if answer is not None})
+
+    async def _ask(self, worker: int, after: int | None) -> Payload | None:
+        try:
+            return await self._control.ask(worker, EVENTS, {"after": after})
+        except Exception:
+            return None
 
     async def _pause(self) -> None:
         try:

@@ -16,7 +16,7 @@ from partibus.domain.entity import EntityKind
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
-from partibus.server.operators.changed_fragments import ChangedFragments
+from partibus.server.operators.changed_fragments import ChangedFragments, ChangeNumbers
 from partibus.server.operators.inspection import store_fields
 
 LIVE: Final = "live"
@@ -58,9 +58,11 @@ class LiveSample:
     machines: Mapping[int, Machine]
     catalog: Catalog
     gateway: Gateway
+    numbers: ChangeNumbers | None = None
 
     def __post_init__(self) -> None:
-        self._changed = ChangedFragments(self.machines)
+        own = ChangeNumbers(self.machines, self.gateway.monotonic_ms)
+        self._changed = ChangedFragments(self.numbers or own)
         self._rows: dict[int, _Row] = {}
         self._kinds: dict[int, EntityKind] = {}
         self._generation = -1
@@ -86,7 +88,7 @@ class LiveSample:
         if self._generation != self.catalog.generation:
             self._learn()
         rows, machines = self._rows, self.machines
-        changed, _ = self._changed.take()
+        changed, _ = self._changed.take(AGE_MS_MAX)
         for fragment_id in {*changed, *self._busy}:
             machine = machines.get(fragment_id)
             if machine is not None:

@@ -57,9 +57,9 @@ class OwnSignals:
     brokers: Mapping[int, Broker]
     machines: Mapping[int, Machine]
     inspection: Inspection
+    changed: ChangedFragments
 
     def __post_init__(self) -> None:
-        self._changed = ChangedFragments(self.machines)
         self._rows: dict[int, list[int]] = {}
         """What was last reported of each fragment."""
 
@@ -79,7 +79,7 @@ class OwnSignals:
 
     def _fragments(self) -> dict[int, list[int]]:
         """Most fragments have not changed: their numbers are reused."""
-        changed, gone = self._changed.take()
+        changed, gone = self.changed.take()
         for number in gone:
             del self._rows[number]
         for number in changed:
