@@ -46,6 +46,7 @@ COUNTED: Final = (*COUNTS, "bytes", *TALLIES)
 
 _COUNTS: Final = attrgetter(*COUNTS)
 _PAGE_BYTES: Final = resource.getpagesize()
+_MEMORY: Final = Path("/proc/self/statm")
 _STARTED_S: Final = time.time()
 
 
@@ -280,12 +281,14 @@ def _durations(histogram: Histogram) -> Payload:
 def process_figures() -> dict[str, Any]:
     """The resources that the process uses."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(_MEMORY.read_bytes().split()[1])
+    with os.scandir("/proc/self/fd") as found:
+        open_files = sum(1 for _ in found)
     return {
         "pid": os.getpid(),
         "cpu_s": used.ru_utime + used.ru_stime,
         "observing_s": OBSERVING.seconds,
         "resident_bytes": pages * _PAGE_BYTES,
-        "open_files": len([*Path("/proc/self/fd").iterdir()]),
+        "open_files": open_files,
         "started_s": _STARTED_S,
     }
