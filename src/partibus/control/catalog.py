@@ -109,7 +109,8 @@ class Catalog:
 
     def entities(self, kind: EntityKind | None = None) -> tuple[EntityRecord, ...]:
         """Every entity, or those of one kind, oldest first."""
-        return tuple(r for r in self._entities.records if kind is None or r.kind is kind)
+        records = tuple(self._entities.records)
+        return records if kind is None else tuple(r for r in records if r.kind is kind)
 
     def subscriptions(self, topic: str) -> tuple[EntityRecord, ...]:
         """The subscriptions of a topic, oldest first."""

@@ -280,7 +280,9 @@ def admin_routes(node: Administration) -> list[Route]:
     live = Route(PREFIX + "/live", live_endpoint(node), methods=["GET"])
     all_routes = [*messages, *routes, bulk, live, *session_routes(node), file_route(node, PREFIX)]
     all_routes.append(events_route(node, PREFIX))
-    return [*all_routes, openapi_route(all_routes, PREFIX)]
+    all_routes.append(openapi_route(all_routes.copy(), PREFIX))
+    # Routes are tried in turn: what consoles ask for again and again has no name in its path.
+    return sorted(all_routes, key=lambda route: "{" in route.path)
 
 
 def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:

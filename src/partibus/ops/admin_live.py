@@ -10,26 +10,25 @@ The token is checked before every frame: the stream ends with the right. Mounted
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from partibus.domain.errors import BusError
+from partibus.ops.event_stream import EventStream
 from partibus.ops.session import presented_token
 
 if TYPE_CHECKING:
-    from partibus.ops.admin import Administration
-
-_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    from partibus.ops.admin import Administration, Answer
 
 
 def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
     """The stream of a node."""
     from partibus.ops.admin import error_response
 
-    text = FrameText()
+    shared = SharedText()
 
     async def endpoint(request: Request) -> Response:
         token, path = presented_token(request), request.scope["path"]
@@ -43,46 +42,52 @@ def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Respo
                 await node.cluster.status()
         except BusError as error:
             return error_response(error)
-        return StreamingResponse(
-            _stream(node, text, token, path, name, has_cluster), 200, _HEADERS, "text/event-stream"
-        )
+        return EventStream(_chunks(node, shared, token, path, name, has_cluster))
 
     return endpoint
 
 
-class FrameText:
-    """The last frame as text: encoded once, however many readers there are."""
+class SharedText:
+    """The text of the last frame and of what belongs to it: made once, whoever reads it."""
 
     def __init__(self) -> None:
-        self._frame: dict[str, Any] = {}
-        self._text = ""
+        self._frame: Answer = {}
+        self._texts: dict[str | None, bytes] = {}
 
-    def of(self, frame: dict[str, Any]) -> str:
+    def of_frame(self, frame: "Answer") -> bytes:
         """A frame, as an event."""
         if frame is not self._frame:
-            self._frame, self._text = frame, _event("frame", frame)
-        return self._text
+            self._frame, self._texts = frame, {None: _event("frame", frame)}
+        return self._texts[None]
+
+    async def of_entity(self, node: "Administration", name: str) -> bytes:
+        """An entity at the time of the frame, as an event."""
+        texts = self._texts
+        if name not in texts:
+            texts[name] = _event("entity", await node.entity(name))
+        return texts[name]
 
 
-async def _stream(
+async def _chunks(
     node: "Administration",
-    text: FrameText,
+    shared: SharedText,
     token: str | None,
     path: str,
     name: str | None,
     has_cluster: bool,
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[bytes, None]:
     try:
         async for frame in node.live_feed.frames():
             node.authorize(token, path)
-            yield text.of(frame)
+            chunk = shared.of_frame(frame)
             if name is not None:
-                yield _event("entity", await node.entity(name))
+                chunk += await shared.of_entity(node, name)
             if has_cluster:
-                yield _event("cluster", await node.cluster.status())
+                chunk += _event("cluster", await node.cluster.status())
+            yield chunk
     except BusError as error:
         yield _event("refused", {"text": error.text})
 
 
-def _event(kind: str, data: dict[str, Any]) -> str:
-    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+def _event(kind: str, data: "Answer") -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

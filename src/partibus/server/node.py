@@ -63,7 +63,6 @@ from partibus.server.nodes.picture import ClusterPicture
 from partibus.server.nodes.seat import Seat
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
-from partibus.server.operators.live_sample import LiveSample
 from partibus.server.operators.services import register_services
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.setting_values import MERGED
@@ -408,9 +407,8 @@ class Node:
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
         """Let operators inspect this process, and inject faults where that was enabled."""
         gateway = self.gateway
-        register_services(gateway, self._brokers, self._machines, self.control)
+        register_services(gateway, self._brokers, self._machines, self.catalog, self.control)
         OwnHealth(self._brokers, self.catalog).register(self.control)
-        LiveSample(self._brokers, self._machines, self.catalog, gateway).register(self.control)
         self.bulk = BulkPath(
             self.settings,
             gateway.namespace,

@@ -2,7 +2,14 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from partibus.ops.metrics import EntityText, families, render
+from partibus.ops.metrics import (
+    PIECE_ENTITIES,
+    QUICK_ENTITIES_MAX,
+    QUICK_LINES_MAX,
+    EntityText,
+    families,
+    render,
+)
 from partibus.server.operators.signals import COUNTED, _together
 
 
@@ -59,6 +66,40 @@ def test_a_scrape_after_another_says_what_is_true_now() -> None:
         figures = {"entities": entities, "workers": {}, "aggregated": 0}
         assert render(figures, kept) == render(figures)
     assert samples(render(figures, kept), "partibus_entity_active_messages") == {("b", "queue"): 1}
+
+
+def test_of_many_entities_the_changed_ones_are_written_again() -> None:
+    kept, count = EntityText(), 2 * PIECE_ENTITIES + 1
+    entities = [entity(f"queue-{number}") for number in range(count)]
+    for changed in (0, PIECE_ENTITIES, count - 1):
+        entities = entities.copy()
+        entities[changed] = entity(f"queue-{changed}", active=changed + 1)
+        figures = {"entities": entities, "workers": {}, "aggregated": 0}
+        assert render(figures, kept) == render(figures)
+
+
+def test_a_scrape_of_few_changes_needs_no_thread() -> None:
+    kept, count = EntityText(), QUICK_ENTITIES_MAX + 1
+    entities = [entity(f"queue-{number}") for number in range(count)]
+    assert not kept.is_quick(entities)
+    render({"entities": entities, "workers": {}, "aggregated": 0}, kept)
+    assert kept.is_quick(entities)
+    assert kept.is_quick([*entities[:-1], entity(f"queue-{count - 1}", active=1)])
+    assert not kept.is_quick([entity(f"queue-{number}", active=1) for number in range(count)])
+    assert not kept.is_quick(entities[1:])
+    kept.other_lines = QUICK_LINES_MAX + 1
+    assert not kept.is_quick(entities)
+
+
+def test_the_lines_of_many_fragments_need_a_thread() -> None:
+    kept, counts = EntityText(), dict.fromkeys(COUNTED, 0)
+    fragments = [
+        {"index": number, "store": 0, "worker": 0, "available": True, "counts": counts}
+        for number in range(QUICK_LINES_MAX)
+    ]
+    large = {**entity("large"), "fragment_count": len(fragments), "fragments": fragments}
+    render({"entities": [large], "workers": {}, "aggregated": 0}, kept)
+    assert not kept.is_quick([large])
 
 
 def test_the_rows_for_others_are_those_of_a_scrape() -> None:

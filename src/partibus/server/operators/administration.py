@@ -9,12 +9,13 @@ the paths, and by nothing else.
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, Final
 
 from partibus import __version__
 from partibus.atom.counts import Figures
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import AccessControl, require
+from partibus.control.access import AccessControl, Grant, require
 from partibus.control.catalog import Catalog
 from partibus.control.declared.describe import describe
 from partibus.control.live import LiveNamespace
@@ -59,6 +60,10 @@ from partibus.server.testing.namespaces import NoNamespaces
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
 SUMMED: Final = (*COUNTS, "bytes")
+_SUMMED: Final = itemgetter(*SUMMED)
+_ZEROS: Final = (0,) * len(SUMMED)
+CLAIMS_MAX: Final = 200
+"""Valid tokens, by path, that are remembered: a dozen pages in a dozen consoles."""
 
 
 class Administration:
@@ -103,6 +108,7 @@ class Administration:
         self.messages = MessageService(door)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
+        self._claims: dict[tuple[str, str], Grant] = {}
 
     def authorize(self, token: str | None, path: str) -> str:
         """The caller; raises Unauthorized unless the token grants Manage on the namespace
@@ -113,9 +119,24 @@ class Administration:
                 "policy of the namespace that has the right Manage."
             )
         now_ms = self._clock.now_ms()
-        claim = self._access.authenticate_token(token, path, now_ms)
+        claim = self._claim(token, path, now_ms)
         require([claim], claim.audience, Rights.MANAGE, now_ms)
         return claim.who
+
+    def _claim(self, token: str, path: str, now_ms: int) -> Grant:
+        """What a token grants. Consoles present theirs several times a second: one that was valid
+        is checked against the time, its policy and that policy's keys, but not parsed again."""
+        known = self._claims.get((token, path))
+        if known is not None and known.expires_ms is not None and known.expires_ms > now_ms:
+            claim = self._access.recheck(known)
+            if claim is not None:
+                return claim
+        claim = self._access.authenticate_token(token, path, now_ms)
+        if claim.policy:  # others, such as a JSON web token, depend on more than a policy
+            if len(self._claims) >= CLAIMS_MAX:
+                self._claims.clear()
+            self._claims[token, path] = claim
+        return claim
 
     def identity(self, token: str) -> Payload:
         """The holder of a token and its rights; for the console, which shows only what works."""
@@ -146,10 +167,10 @@ class Administration:
     async def page(self, query: Mapping[str, str]) -> Payload:
         """A page of the entities, by filter, order and position."""
         wish = EntityWish.of(query)
-        records = [r for r in self._catalog.entities() if wish.names(r)]
+        records = wish.named(self._catalog.entities())
         ranks = await self._ranks(wish.counted) if wish.counted else {}
         down = await self._stores_down() if wish.needs_stores else frozenset()
-        found = wish.ordered([r for r in records if wish.accepts(r, ranks, down)], ranks)
+        found = wish.ordered(wish.accepted(records, ranks, down), ranks)
         rows = await self._summaries(found[wish.skip : wish.skip + wish.top])
         return {"entities": rows, "count": len(found), "skip": wish.skip, "top": wish.top}
 
@@ -298,8 +319,14 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
         "kind": record.kind.value,
         "fragment_count": len(fragments),
         "availability": availability([fragment["state"] for fragment in fragments]),
-        "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
+        "totals": _totals(fragments),
     }
+
+
+def _totals(fragments: list[Payload]) -> dict[str, int]:
+    """The sums of the counts; a fragment whose worker does not answer has none."""
+    rows = [_SUMMED(fragment) for fragment in fragments if fragment["worker"] is not None]
+    return dict(zip(SUMMED, map(sum, zip(_ZEROS, *rows, strict=True)), strict=True))
 
 
 def _rules(record: EntityRecord) -> dict[str, Any]:

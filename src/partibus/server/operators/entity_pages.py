@@ -5,7 +5,7 @@ the entities of the page are counted in full; an order by a count needs only tha
 others, so that ten thousand entities are listed quickly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,24 +61,25 @@ class EntityWish:
         """Whether it matters which stores are down."""
         return self.state in ("available", "limited", "unavailable")
 
-    def names(self, record: EntityRecord) -> bool:
-        """Whether an entity may be on the page, by its catalog entry."""
-        if self.kind and record.kind.value.lower() != self.kind.lower():
-            return False
-        return self.filter in record.path.lower()
+    def named(self, records: Sequence[EntityRecord]) -> Sequence[EntityRecord]:
+        """The entities that may be on the page, by their catalog entries."""
+        kind, text = self.kind.lower(), self.filter
+        if kind:
+            records = [record for record in records if record.kind.value.lower() == kind]
+        return [r for r in records if text in r.path.lower()] if text else records
 
-    def accepts(self, record: EntityRecord, ranks: Mapping[int, int], down: frozenset[int]) -> bool:
-        """Whether an entity is in the wanted state."""
+    def accepted(
+        self, records: Sequence[EntityRecord], ranks: Mapping[int, int], down: frozenset[int]
+    ) -> Sequence[EntityRecord]:
+        """The entities that are in the wanted state."""
         if self.state in _COUNTED:
-            has_some = any(placement.fragment_id in ranks for placement in record.fragments)
-            return has_some is not (self.state == "empty")
-        if not self.state:
-            return True
-        lost = sum(placement.store in down for placement in record.fragments)
-        state = "limited" if lost else "available"
-        return (state if lost < len(record.fragments) else "unavailable") == self.state
+            wants_some = self.state != "empty"
+            return [record for record in records if _has_some(record, ranks) is wants_some]
+        return [r for r in records if _state(r, down) == self.state] if self.state else records
 
-    def ordered(self, records: list[EntityRecord], ranks: Mapping[int, int]) -> list[EntityRecord]:
+    def ordered(
+        self, records: Sequence[EntityRecord], ranks: Mapping[int, int]
+    ) -> list[EntityRecord]:
         """By name, or by a count with the largest first."""
         by_name = sorted(records, key=lambda record: record.path.lower())
         if self.sort == "name":
@@ -91,6 +92,17 @@ _COUNTED: Final = {
     "waiting": ("active", "scheduled", "deferred"),
     "empty": ("active", "scheduled", "deferred", "dead_letter"),
 }
+
+
+def _has_some(record: EntityRecord, ranks: Mapping[int, int]) -> bool:
+    return any(placement.fragment_id in ranks for placement in record.fragments)
+
+
+def _state(record: EntityRecord, down: frozenset[int]) -> str:
+    lost = sum(placement.store in down for placement in record.fragments)
+    if lost == len(record.fragments):
+        return "unavailable"
+    return "limited" if lost else "available"
 
 
 def _rank(record: EntityRecord, ranks: Mapping[int, int]) -> int:

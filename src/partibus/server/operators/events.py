@@ -17,33 +17,35 @@ from partibus.domain.errors import ServerBusy
 from partibus.domain.happenings import HAPPENINGS
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
+from partibus.server.operators.changed_fragments import ChangedFragments
 
 EVENTS: Final = "events"
 PAGE_MAX: Final = 500
 ASK_EVERY_S: Final = 0.5
-LOOK_EVERY_S: Final = 0.4
+LOOK_EVERY_MS: Final = 400
 """Several readers share one reading of the counters."""
 STREAMS_MAX: Final = 64
 """Of one worker."""
 ENTITY_CHANGED: Final = "entity-changed"
-_COUNTED: Final = {
-    "dead-lettered": "dead_lettered",
-    "lock-expired": "lapsed",
-    "lock-lost": "lost",
-}
-
-_NONE: Final = (-1, 0, 0, 0)
+_COUNTED: Final = ("dead-lettered", "lock-expired", "lock-lost")
+_NONE: Final = (0, 0, 0)
 
 
 class OwnEvents:
     """The events of this process."""
 
-    def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
+    def __init__(
+        self,
+        brokers: Mapping[int, Broker],
+        machines: Mapping[int, Machine],
+        changed: ChangedFragments,
+    ) -> None:
         self._brokers = brokers
         self._machines = machines
         self._states: dict[int, str] = {}
-        self._totals: dict[int, tuple[int, int, int, int]] = {}
-        """By fragment, its change number at the last reading, and the counters."""
+        self._changed = changed
+        self._totals: dict[int, tuple[int, int, int]] = {}
+        """By fragment, the counters at the last reading."""
         self._looked_s = 0.0
 
     def register(self, control: ControlHub) -> None:
@@ -52,7 +54,7 @@ class OwnEvents:
 
     def answer(self, payload: Payload) -> Payload:
         """The events after a number; without one, only the current number."""
-        if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
+        if time.monotonic() - self._looked_s >= LOOK_EVERY_MS / 1000:
             self._look()
         after = payload.get("after")
         reported: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
@@ -79,21 +81,21 @@ class OwnEvents:
 
     def _counted(self) -> dict[tuple[str, str], int]:
         """By kind and entity, the increase since the last reading."""
-        known, totals = self._totals, {}
-        changed: dict[tuple[str, str], int] = {}
-        for fragment_id, machine in self._machines.items():
-            before = known.get(fragment_id, _NONE)
-            if before[0] != machine.changes:
-                tally = machine.state.tally
-                now = (machine.changes, tally.dead_lettered, tally.lapsed, tally.lost)
-                for kind, more in zip(_COUNTED, map(int.__sub__, now[1:], before[1:]), strict=True):
-                    if more > 0:
-                        key = kind, machine.state.spec.path
-                        changed[key] = changed.get(key, 0) + more
-                before = now
-            totals[fragment_id] = before
-        self._totals = totals
-        return changed
+        increases: dict[tuple[str, str], int] = {}
+        changed, gone = self._changed.take(LOOK_EVERY_MS)
+        for fragment_id in gone:
+            self._totals.pop(fragment_id, None)
+        for fragment_id in changed:
+            machine = self._machines.get(fragment_id)
+            if machine is None:  # it has left since
+                continue
+            tally, before = machine.state.tally, self._totals.get(fragment_id, _NONE)
+            self._totals[fragment_id] = now = tally.dead_lettered, tally.lapsed, tally.lost
+            for kind, more in zip(_COUNTED, map(int.__sub__, now, before), strict=True):
+                if more > 0:
+                    key = kind, machine.state.spec.path
+                    increases[key] = increases.get(key, 0) + more
+        return increases
 
 
 class EventService:
@@ -128,17 +130,17 @@ class EventService:
 
     async def _next(self, cursors: "Cursors") -> list[dict[str, Any]]:
         workers = self._control.workers
-        asked = [
-            self._control.ask(worker, EVENTS, {"after": cursors.after(worker)})
-            for worker in workers
-        ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        reported = {
-            worker: answer
-            for worker, answer in zip(workers, answers, strict=True)
-            if isinstance(answer, dict)
-        }
-        return cursors.take(workers, reported)
+        asked = [self._ask(worker, cursors.after(worker)) for worker in workers]
+        # No task for a plain call.
+        answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        pairs = zip(workers, answers, strict=True)
+        return cursors.take(workers, {w: answer for w, answer in pairs if answer is not None})
+
+    async def _ask(self, worker: int, after: int | None) -> Payload | None:
+        try:
+            return await self._control.ask(worker, EVENTS, {"after": after})
+        except Exception:
+            return None
 
     async def _pause(self) -> None:
         try:

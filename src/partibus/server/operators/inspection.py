@@ -6,6 +6,7 @@ administration asks it through the control hub, in every worker.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -33,6 +34,9 @@ COUNTS: Final = (
     "filter_errors",
 )
 """The counts of a fragment, in the order in which they are shown."""
+_NAMES: Final = (*COUNTS, "bytes")
+_DOWN: Final = StoreState.DOWN.value
+_COUNTS: Final = attrgetter(*COUNTS, "size_bytes")
 
 
 class Inspection:
@@ -41,6 +45,8 @@ class Inspection:
     def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
         self._brokers = brokers
         self._machines = machines
+        self._known: dict[int, tuple[int, dict[str, int]]] = {}
+        """By fragment, its change number and its counts at the last reading."""
 
     def register(self, control: ControlHub) -> None:
         """Register the questions of this process."""
@@ -62,9 +68,18 @@ class Inspection:
             for fragment_id in fragment_ids:
                 machine = self._machines.get(fragment_id)
                 if machine is not None:
-                    counts = {"accessed_ms": machine.used_ms, **counts_of(machine)}
-                    answers[str(fragment_id)] = {"state": state, **counts}
+                    head = {"state": state, "accessed_ms": machine.used_ms}
+                    answers[str(fragment_id)] = head | self._counts_of(fragment_id, machine)
         return answers
+
+    def _counts_of(self, fragment_id: int, machine: Machine) -> dict[str, int]:
+        """The counts of a fragment; read again when it has changed."""
+        known = self._known.get(fragment_id)
+        if known is None or known[0] != machine.changes:
+            if len(self._known) > len(self._machines):  # some of them have left
+                self._known.clear()
+            known = self._known[fragment_id] = machine.changes, counts_of(machine)
+        return known[1]
 
     def ranks(self, payload: Payload) -> Payload:
         """The sum of some counts for every fragment here that has any; for lists by count.
@@ -116,10 +131,9 @@ def store_fields(broker: Broker) -> dict[str, Any]:
 
 def counts_of(machine: Machine) -> dict[str, int]:
     """The counts of a fragment, and the bytes of its messages."""
-    counts = machine.state.counts()
-    return {**{name: getattr(counts, name) for name in COUNTS}, "bytes": counts.size_bytes}
+    return dict(zip(_NAMES, _COUNTS(machine.state.counts()), strict=True))
 
 
 def is_available(state: str) -> bool:
     """Whether a store or fragment in this state accepts messages."""
-    return state != StoreState.DOWN.value
+    return state != _DOWN

@@ -42,7 +42,7 @@ class LiveFeed:
         self._task: asyncio.Task[None] | None = None
         self._watchers = 0
         self._is_closed = False
-        self._moved = asyncio.Condition()
+        self._moved = asyncio.Event()
         self._frame: Payload = {}
         self._number = 0
         self._before: dict[int, Payload] = {}
@@ -52,14 +52,14 @@ class LiveFeed:
     async def frames(self) -> AsyncIterator[Payload]:
         """One frame a second, until the server stops or the reader leaves."""
         self._watchers += 1
-        if self._task is None:
-            self._task = asyncio.ensure_future(observing(self._run()))
         seen = 0
+        if self._task is None:
+            seen = self._number  # a frame from when somebody last looked is too old
+            self._task = asyncio.ensure_future(observing(self._run()))
         try:
             while True:
-                async with self._moved:
-                    while self._number <= seen and not self._is_closed:
-                        await self._moved.wait()
+                while self._number <= seen and not self._is_closed:
+                    await self._moved.wait()
                 if self._is_closed:
                     return
                 seen = self._number
@@ -75,11 +75,12 @@ class LiveFeed:
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
-        self._waking = asyncio.ensure_future(self._wake())
+        self._wake()
 
-    async def _wake(self) -> None:
-        async with self._moved:
-            self._moved.notify_all()
+    def _wake(self) -> None:
+        """Tell every reader, each of which waits for the next event from then on."""
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -87,7 +88,7 @@ class LiveFeed:
             began = loop.time()
             self._frame = self._made(await self._ask())
             self._number += 1
-            await self._wake()
+            self._wake()
             await asyncio.sleep(max(0.05, INTERVAL_S - (loop.time() - began)))
 
     async def _ask(self) -> dict[int, Payload]:

@@ -16,6 +16,7 @@ from partibus.domain.entity import EntityKind
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
+from partibus.server.operators.changed_fragments import ChangedFragments, ChangeNumbers
 from partibus.server.operators.inspection import store_fields
 
 LIVE: Final = "live"
@@ -29,10 +30,9 @@ SHOWN: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
 class _Row:
     """A fragment at its last reading."""
 
-    __slots__ = ("arrived", "changed_ms", "changes", "counts", "left")
+    __slots__ = ("arrived", "changed_ms", "counts", "left")
 
     def __init__(self) -> None:
-        self.changes = -1
         self.changed_ms = 0
         self.arrived = 0
         self.left = 0
@@ -48,7 +48,6 @@ class _Row:
         if (arrived, left, shown) != (self.arrived, self.left, self.counts):
             self.arrived, self.left, self.counts = arrived, left, shown
             self.changed_ms = now_ms
-        self.changes = machine.changes
 
 
 @dataclass(eq=False)
@@ -59,8 +58,11 @@ class LiveSample:
     machines: Mapping[int, Machine]
     catalog: Catalog
     gateway: Gateway
+    numbers: ChangeNumbers | None = None
 
     def __post_init__(self) -> None:
+        own = ChangeNumbers(self.machines, self.gateway.monotonic_ms)
+        self._changed = ChangedFragments(self.numbers or own)
         self._rows: dict[int, _Row] = {}
         self._kinds: dict[int, EntityKind] = {}
         self._generation = -1
@@ -86,12 +88,8 @@ class LiveSample:
         if self._generation != self.catalog.generation:
             self._learn()
         rows, machines = self._rows, self.machines
-        due = [
-            fragment_id
-            for fragment_id, machine in machines.items()
-            if fragment_id not in rows or rows[fragment_id].changes != machine.changes
-        ]
-        for fragment_id in {*due, *self._busy}:
+        changed, _ = self._changed.take(AGE_MS_MAX)
+        for fragment_id in {*changed, *self._busy}:
             machine = machines.get(fragment_id)
             if machine is not None:
                 self._look_at(fragment_id, machine, now_ms)

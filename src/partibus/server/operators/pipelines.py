@@ -53,7 +53,7 @@ class PipelineService:
         answers = await self._control.ask_all(OVERVIEW, {})
         held = {int(n): one for answer in answers.values() for n, one in answer.items()}
         shown = []
-        for record in records:
+        for record in records if held else ():
             parts = [held[p.fragment_id] for p in record.fragments if p.fragment_id in held]
             if parts:
                 shown.append({"name": record.path, **_summed(parts)})

@@ -8,8 +8,8 @@ writes the result for Prometheus.
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, KeysView, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from partibus.domain.observing_cost import OBSERVING
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
+from partibus.server.operators.changed_fragments import ChangedFragments
 from partibus.server.operators.inspection import COUNTS, STORES, Inspection, is_available
 
 SIGNALS: Final = "signals"
@@ -45,6 +46,7 @@ COUNTED: Final = (*COUNTS, "bytes", *TALLIES)
 
 _COUNTS: Final = attrgetter(*COUNTS)
 _PAGE_BYTES: Final = resource.getpagesize()
+_MEMORY: Final = Path("/proc/self/statm")
 _STARTED_S: Final = time.time()
 
 
@@ -56,8 +58,11 @@ class OwnSignals:
     brokers: Mapping[int, Broker]
     machines: Mapping[int, Machine]
     inspection: Inspection
-    _rows: dict[int, tuple[int, list[int]]] = field(init=False, default_factory=dict)
-    """By fragment what was last reported, and its change number then."""
+    changed: ChangedFragments
+
+    def __post_init__(self) -> None:
+        self._rows: dict[int, list[int]] = {}
+        """What was last reported of each fragment."""
 
     def register(self, control: ControlHub) -> None:
         """Register the question of this process."""
@@ -75,14 +80,12 @@ class OwnSignals:
 
     def _fragments(self) -> dict[int, list[int]]:
         """Most fragments have not changed: their numbers are reused."""
-        known, rows = self._rows, {}
-        for number, machine in self.machines.items():
-            row = known.get(number)
-            if row is None or row[0] != machine.changes:
-                row = machine.changes, _row(machine)
-            rows[number] = row
-        self._rows = rows
-        return {number: row for number, (_, row) in rows.items()}
+        changed, gone = self.changed.take()
+        for number in gone:
+            del self._rows[number]
+        for number in changed:
+            self._rows[number] = _row(self.machines[number])
+        return self._rows.copy()
 
     def _clients(self) -> Payload:
         gateway, transports = self.gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
@@ -125,9 +128,7 @@ class SignalService:
         """Counts of nodes and lanes; None when the server is alone."""
         self.decides: Callable[[], bool] = lambda: True
         """Whether this process does what only one process may do."""
-        self._known: dict[int, _Known] = {}
-        """What was last reported of each entity; most of it is still valid the next time."""
-        self._before = _Places()
+        self._merged = _Merged()
 
     async def gather_for_export(self) -> Payload | None:
         """The same for a collector, which must get it from only one node of a cluster."""
@@ -136,10 +137,8 @@ class SignalService:
     async def gather(self) -> Payload:
         """What every worker counts, with the fragments merged by entity."""
         answers = await self._control.ask_all(SIGNALS, {})
-        places = self._places(answers)
-        records = self._catalog.entities()
-        shown = self._shown(records[: self._entities_max], places)
-        rest = [_entity(record, places) for record in records[self._entities_max :]]
+        entities = self._merged.take(self._catalog.entities(), self._places(answers))
+        shown, rest = entities[: self._entities_max], entities[self._entities_max :]
         return {
             "workers": {worker: answers.get(worker) for worker in self._control.workers},
             "entities": shown + ([_together(rest)] if rest else []),
@@ -155,56 +154,66 @@ class SignalService:
             if worker != self._control.worker:  # it came as JSON
                 rows = {int(number): row for number, row in rows.items()}
             places.rows.update(rows)
-            places.workers.update(dict.fromkeys(rows, worker))
+            places.served[worker] = rows.keys()
             for number, store in answer[STORES].items():
                 places.states[int(number)] = store["state"]
         return places
-
-    def _shown(self, records: Sequence[EntityRecord], places: "_Places") -> list[Payload]:
-        """The entities; those that have not changed as reported before."""
-        is_as_before = places.is_like(self._before)
-        known, self._known = self._known if is_as_before else {}, {}
-        for record in records:
-            before = known.get(record.entity_id)
-            if before is None or before.record is not record or not before.holds(places.rows):
-                before = _Known(record, places)
-            self._known[record.entity_id] = before
-        self._before = places
-        return [entity.payload for entity in self._known.values()]
 
 
 class _Places:
     """What all workers report in one answer: the rows of fragments, where they are, and stores."""
 
-    __slots__ = ("rows", "states", "workers")
+    __slots__ = ("rows", "served", "states")
 
     def __init__(self) -> None:
         self.rows: dict[int, list[int]] = {}
-        self.workers: dict[int, int] = {}
+        self.served: dict[int, KeysView[int]] = {}
+        """The fragments of each worker."""
         self.states: dict[int, str] = {}
 
     def is_like(self, other: "_Places") -> bool:
         """Whether fragments and stores are unchanged."""
-        return self.workers == other.workers and self.states == other.states
+        return self.served == other.served and self.states == other.states
 
 
-class _Known:
-    """An entity as last reported, and the rows it was made of."""
+class _Merged:
+    """The entities as last reported; those that have not changed are the same objects again."""
 
-    __slots__ = ("_first", "_ids", "_rows", "payload", "record")
+    def __init__(self) -> None:
+        self._records: tuple[EntityRecord, ...] = ()
+        self._places = _Places()
+        self._workers: dict[int, int] = {}
+        """Which worker serves a fragment."""
+        self._positions: dict[int, int] = {}
+        """By fragment, the position of its entity."""
+        self._entities: list[Payload] = []
 
-    def __init__(self, record: EntityRecord, places: _Places) -> None:
-        self.record = record
-        self._ids = [placement.fragment_id for placement in record.fragments]
-        self._rows = [places.rows.get(number) for number in self._ids]
-        self._first = self._ids[0]
-        self.payload = _entity(record, places)
+    def take(self, records: tuple[EntityRecord, ...], places: _Places) -> list[Payload]:
+        """The entities with what was reported now."""
+        if records == self._records and places.is_like(self._places):
+            changed = self._changed(places.rows)
+        else:
+            self._begin(records, places)
+            changed = set(range(len(records)))
+        self._places = places
+        for at in changed:
+            self._entities[at] = _entity(records[at], places, self._workers)
+        return self._entities
 
-    def holds(self, rows: Mapping[int, list[int]]) -> bool:
-        """Whether its fragments have the same numbers; in this process they are the same rows."""
-        if len(self._ids) == 1 and rows.get(self._first) is self._rows[0]:
-            return True
-        return [rows.get(number) for number in self._ids] == self._rows
+    def _begin(self, records: tuple[EntityRecord, ...], places: _Places) -> None:
+        self._records, self._entities = records, [{}] * len(records)
+        self._workers = {n: worker for worker, served in places.served.items() for n in served}
+        self._positions = {
+            placement.fragment_id: at
+            for at, record in enumerate(records)
+            for placement in record.fragments
+        }
+
+    def _changed(self, rows: dict[int, list[int]]) -> set[int]:
+        """The positions of entities with other numbers; in this process equal rows are the same."""
+        before, positions = self._places.rows, self._positions
+        fragments = [n for n, row in rows.items() if before[n] is not row and before[n] != row]
+        return {positions[number] for number in fragments if number in positions}
 
 
 def _row(machine: Machine) -> list[int]:
@@ -226,7 +235,7 @@ def _row(machine: Machine) -> list[int]:
     ]
 
 
-def _entity(record: EntityRecord, places: _Places) -> Payload:
+def _entity(record: EntityRecord, places: _Places, workers: Mapping[int, int]) -> Payload:
     fragments: list[Payload] = []
     for index, placement in enumerate(record.fragments):
         row = places.rows.get(placement.fragment_id)
@@ -235,7 +244,7 @@ def _entity(record: EntityRecord, places: _Places) -> Payload:
             {
                 "index": index,
                 "store": placement.store,
-                "worker": places.workers.get(placement.fragment_id),
+                "worker": workers.get(placement.fragment_id),
                 "available": is_up,
                 "counts": None if row is None else dict(zip(COUNTED, row, strict=False)),
             }
@@ -272,12 +281,14 @@ def _durations(histogram: Histogram) -> Payload:
 def process_figures() -> dict[str, Any]:
     """The resources that the process uses."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(_MEMORY.read_bytes().split()[1])
+    with os.scandir("/proc/self/fd") as found:
+        open_files = sum(1 for _ in found)
     return {
         "pid": os.getpid(),
         "cpu_s": used.ru_utime + used.ru_stime,
         "observing_s": OBSERVING.seconds,
         "resident_bytes": pages * _PAGE_BYTES,
-        "open_files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "open_files": open_files,
         "started_s": _STARTED_S,
     }

@@ -204,6 +204,50 @@ def test_anything_less_than_manage_on_the_namespace_is_not(
         bench.node.authorize(token(bench), PATH)
 
 
+def test_a_token_that_was_valid_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    token = bench.token()
+    bench.node.authorize(token, PATH)
+    monkeypatch.delattr("partibus.control.sas.parse_token")
+    assert bench.node.authorize(token, PATH) == ROOT_POLICY_NAME
+
+
+@pytest.mark.rule("SAS-7")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bench: bench.bus.clock.advance_ms(61_000),
+        lambda bench: bench.bus.catalog.delete_policy("", "Operator"),
+        lambda bench: bench.bus.catalog.put_policy("", operator(key="another")),
+        lambda bench: bench.bus.catalog.put_policy("", operator(Rights.SEND | Rights.LISTEN)),
+    ],
+)
+def test_a_token_that_was_valid_ends_with_its_time_its_policy_and_its_key(
+    change: Callable[[Bench], object],
+) -> None:
+    bench = Bench()
+    bench.bus.catalog.put_policy("", operator())
+    token = bench.token(policy="Operator", key="operator-key")
+    assert bench.node.authorize(token, PATH) == "Operator"
+    change(bench)
+    with pytest.raises(Unauthorized):
+        bench.node.authorize(token, PATH)
+
+
+def test_a_token_that_was_valid_for_one_path_is_not_for_another() -> None:
+    bench = Bench()
+    token = bench.token(f"http://bus{PATH}")
+    bench.node.authorize(token, PATH)
+    with pytest.raises(Unauthorized):
+        bench.node.authorize(token, "/$partibus/stores")
+
+
+def operator(
+    rights: Rights = Rights.SEND | Rights.LISTEN | Rights.MANAGE, key: str = "operator-key"
+) -> AccessPolicy:
+    return AccessPolicy("Operator", key, "second", rights)
+
+
 async def test_a_page_of_entities_is_filtered_ordered_and_cut() -> None:
     bench = Bench()
     for path in ("beta", "alpha", "gamma"):

@@ -1,5 +1,6 @@
 """The live picture: what came and left, out of counters that are there anyway."""
 
+import asyncio
 from typing import Any
 
 from partibus.cluster.control_hub import ControlHub
@@ -74,3 +75,32 @@ async def test_a_frame_has_rates_and_what_a_store_took() -> None:
     silent = watch.feed._made({})
     assert [store["state"] for store in silent["stores"]] == ["down", "down"]
     assert sorted(n for store in silent["stores"] for n in store["lost_entities"]) == ["orders"]
+
+
+async def test_all_readers_get_the_same_frame() -> None:
+    watch = Watch()
+    first, second = watch.feed.frames(), watch.feed.frames()
+    assert await anext(first) is await anext(second)
+    await first.aclose()  # type: ignore[attr-defined]  # a generator
+    await second.aclose()  # type: ignore[attr-defined]
+
+
+async def test_who_looks_again_does_not_get_the_frame_of_long_ago() -> None:
+    watch = Watch()
+    reader = watch.feed.frames()
+    old = await anext(reader)
+    await reader.aclose()  # type: ignore[attr-defined]  # a generator
+    again = watch.feed.frames()
+    assert await anext(again) is not old
+    await again.aclose()  # type: ignore[attr-defined]
+
+
+async def test_readers_that_wait_for_a_frame_end_with_the_server() -> None:
+    watch = Watch()
+    readers = [watch.feed.frames() for _ in range(3)]
+    for reader in readers:
+        await anext(reader)
+    waiting = [asyncio.ensure_future(anext(reader, None)) for reader in readers]
+    await asyncio.sleep(0)
+    watch.feed.close()
+    assert await asyncio.gather(*waiting) == [None] * 3
