@@ -29,7 +29,7 @@ SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfi
 NODES_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/nodes
 # Some tests of each area against a cluster of three nodes over two databases, instead of one server;
 # the files of a folder share a cluster. `make test-cluster` runs all of them.
-ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadgroup
+ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadscope
 CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_management.py test_javascript.py \
 	test_proton.py test_access.py access/test_amqp.py admin/test_python_queues.py admin/test_python_rules.py \
 	duplicates/test_window.py forwarding/test_queues.py forwarding/test_dead_letters.py forwarding/test_topics.py \

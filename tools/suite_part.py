@@ -9,7 +9,6 @@ must never hide a failure: the first run's report stays in the output, whole.
 """
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -30,10 +29,9 @@ def pytest(*options: str) -> int:
 
 
 def failures() -> list[str]:
-    """What failed in the run before, without the groups (`@group`) that shared a process."""
+    """What failed in the run before."""
     kept = CACHE / "v/cache/lastfailed"
-    names = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else ()
-    return sorted(re.sub(r"@\w+$", "", name) for name in names)
+    return sorted(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else []
 
 
 def main(options: list[str]) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
+from xdist.scheduler import LoadScopeScheduling
 
 from conformance import one_machine
 from support.namespace import Queues, write_namespace
@@ -60,7 +61,18 @@ def client(server: ServerProcess) -> Iterator[ServiceBusClient]:
         yield connected
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are made part of the tests' names
+class FolderScheduling(LoadScopeScheduling):
+    """One process runs all tests of a folder."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0].rpartition("/")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """The cluster of a folder starts once, and ends with its tests."""
+    return FolderScheduling(config, log) if os.environ.get(ON_CLUSTER) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
@@ -68,8 +80,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get(ON_CLUSTER):
         for item in ours:
             item.add_marker(pytest.mark.group("postgres"))
-            # One process runs a folder, so that its cluster starts once and then ends.
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
         left_out = [item for item in ours if one_machine.reason(item) is not None]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)

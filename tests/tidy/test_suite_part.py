@@ -31,10 +31,10 @@ def test_second_time(number):
 """
 
 
-def run(tmp_path: Path, text: str, *options: str) -> tuple[int, str]:
+def run(tmp_path: Path, text: str) -> tuple[int, str]:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(text)
-    command = [sys.executable, str(ROOT / "tools/suite_part.py"), "-p", "no:partibus", *options]
+    command = [sys.executable, str(ROOT / "tools/suite_part.py"), "-p", "no:partibus"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -48,13 +48,6 @@ def test_a_test_that_passes_alone_is_named(tmp_path: Path) -> None:
     code, out = run(tmp_path, UNSTABLE)
     assert code == 0
     assert "1 failed, 1 passed" in out, "the first run's report stays"
-    assert "pytest 'test_it.py::test_second_time'" in out
-
-
-def test_a_test_of_a_group_is_found_again(tmp_path: Path) -> None:
-    grouped = "import pytest\npytestmark = pytest.mark.xdist_group('together')\n" + UNSTABLE
-    code, out = run(tmp_path, grouped, "--numprocesses", "1", "--dist", "loadgroup")
-    assert code == 0
     assert "pytest 'test_it.py::test_second_time'" in out
 
 

@@ -216,7 +216,7 @@ LABELS: Final = {
 
 QUICK_ENTITIES_MAX: Final = 20
 QUICK_LINES_MAX: Final = 500
-"""A changed entity takes 20 µs, another line 1 µs: together a millisecond."""
+"""What is written at once: little enough that the loop need not be kept free of it by a thread."""
 PIECE_ENTITIES: Final = 50
 """Lines of a series that are joined again when one of them has changed."""
 Row = tuple[tuple[str, ...], Any]
