@@ -92,14 +92,11 @@ def renew(
 def _settings(data: Path | None, config: Path | None) -> "ServeSettings":
     import os
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         return resolve_configuration({"data": data, "config": config}, os.environ).settings
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
 
 
 def _authority(settings: "ServeSettings") -> "DevelopmentAuthority":
@@ -113,13 +110,10 @@ def _authority(settings: "ServeSettings") -> "DevelopmentAuthority":
 def _issue(
     authority: "DevelopmentAuthority", names: tuple[str, ...], new_authority: bool = False
 ) -> None:
-    from partibus.domain.errors import BusError
-    from partibus.server.failure import report
+    from partibus.cli.failures import reported_offline
 
-    try:
+    with reported_offline():
         authority.issue(names, new_authority=new_authority)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
 
 
 def _tell(certificate: Path, key: Path, ca: Path, json: bool) -> None:

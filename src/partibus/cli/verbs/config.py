@@ -44,21 +44,18 @@ def check(
 
         partibus config check namespace.toml
     """
+    from partibus.cli.failures import reported_offline
     from partibus.control.catalog import Catalog
     from partibus.control.declared.apply import apply_definitions
-    from partibus.domain.errors import BusError
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         configuration = resolve_configuration({"config": file, "profile": profile}, {})
         definitions = configuration.definitions
         assert definitions is not None
         catalog = Catalog(profile=configuration.settings.profile)
         catalog.fix_partitions(definitions.partitions)
         apply_definitions(catalog, definitions)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     counts = f"{len(definitions.entities)} entities, {len(definitions.policies)} policies"
     typer.echo(f"{file}: good ({counts}, profile {configuration.settings.profile.name})")
 
@@ -78,14 +75,11 @@ def show(origin: bool, json: bool, **flags: Any) -> None:
     """
     import os
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         configuration = resolve_configuration(serve_flags(**flags), os.environ)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     rows = list(_settings(configuration))
     if json:
         shown = {name: {"value": value, "origin": where} for name, value, where in rows}

@@ -224,11 +224,8 @@ def _offline(
     keys: tuple[Path | None, str | None] = (None, None),
 ) -> Result:
     """Work on the directory of a stopped server; a refusal is one line and an exit code."""
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.data_directory.offline import offline_settings
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         return work(offline_settings(data, tuple(places or ()), stores, *keys))
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
