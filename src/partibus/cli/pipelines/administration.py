@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from partibus.cli.asking import print_json, server_at
+from partibus.cli.asking import print_answer, print_json, server_at
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -52,10 +52,7 @@ def change(
 
     confirm(question, yes)
     answer = server_at(place).ask("POST", f"/entities/{path}", body)
-    if json:
-        print_json(answer)
-    else:
-        typer.echo(f"{answer['name']}: {done(answer)}")
+    print_answer(answer, json, f"{answer['name']}: {done(answer)}")
 
 
 def moment(time_ms: int | None) -> str:

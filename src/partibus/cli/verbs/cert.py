@@ -35,11 +35,6 @@ Name = Annotated[
 app = typer.Typer(help="Inspect and create TLS certificates.", no_args_is_help=True)
 
 
-@app.callback()
-def cert() -> None:
-    """Inspect and create TLS certificates."""
-
-
 @app.command()
 def show(data: Data = None, config: Config = None, json: AsJson = False) -> None:
     """Show the certificate that `partibus serve` serves, and how to have clients trust it."""

@@ -52,11 +52,6 @@ Wait = Annotated[
 app = typer.Typer(help="Create a cluster, add nodes to it, and operate it.", no_args_is_help=True)
 
 
-@app.callback()
-def cluster() -> None:
-    """Create a cluster, add nodes to it, and operate it."""
-
-
 @app.command()
 def init(
     directory: Directory,

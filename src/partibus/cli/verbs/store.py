@@ -48,11 +48,6 @@ Places = Annotated[
 ]
 
 
-@app.callback()
-def store() -> None:
-    """Inspect and repair the stores."""
-
-
 @app.command("list")
 @on_server
 def list_stores(place: "Place", json: AsJson = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
 from partibus.cli.verbs.entities import rule as rule_trial
@@ -101,7 +101,8 @@ def create(
 
     with atom_at(place) as atom:
         made = atom.put_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} created")
+    text = f"rule {fields['name']} of {topic}/Subscriptions/{subscription} created"
+    print_answer(made, json, text)
 
 
 @app.command()
@@ -175,7 +176,8 @@ def update(
 
     with atom_at(place) as atom:
         made = atom.change_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} updated")
+    text = f"rule {fields['name']} of {topic}/Subscriptions/{subscription} updated"
+    print_answer(made, json, text)
 
 
 @app.command()
@@ -240,10 +242,3 @@ def _format_value(value: object) -> str:
     if isinstance(value, dict):  # a time or a duration
         return " ".join(f"{kind} {jsonlib.dumps(text)}" for kind, text in value.items())
     return jsonlib.dumps(value)
-
-
-def _tell(rule: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        print_json(rule)
-    else:
-        typer.echo(text)
