@@ -4,13 +4,13 @@ Owns their two forms: a table of what an entity has, and a change after a confir
 is the server's answer.
 """
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from partibus.cli.asking import print_answer, print_json, server_at
+from partibus.cli.quantities import clock_time
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -57,7 +57,4 @@ def change(
 
 def moment(time_ms: int | None) -> str:
     """A time in UTC, to the second; - for none."""
-    if not time_ms:
-        return "-"
-    time = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    return clock_time(time_ms or None).removesuffix("Z")

@@ -1,21 +1,8 @@
 """Numbers as people read them in reports.
 
-Owns sizes and spans in words, for the reports of all pipelines. Pure.
+Owns spans and counts in words, for the reports of all pipelines; sizes are in `domain.quantities`.
+Pure.
 """
-
-from typing import Final
-
-_STEP: Final = 1024
-
-
-def format_bytes(count: int) -> str:
-    """A size: 512 B, 1.3 MiB."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < _STEP:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _STEP
-    return f"{size:.1f} TiB"
 
 
 def format_span(seconds: float) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _COLUMNS: Final = ("fragment", "enqueued_time", "delivery_count", "session_id", "partition_key")
-FACTS: Final = ("window_start", "entity", "fragment", "key")
 KEY_CHARACTERS_MAX: Final = 200
 Buckets = dict[str, dict[int, int]]
 """Of each entity, how many have each value."""

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, gini, histogram_of, percent
 
 Time = datetime.datetime
@@ -125,11 +126,6 @@ class TrafficReport:
     @property
     def bytes(self) -> int:
         return sum(entity.bytes for entity in self.entities)
-
-    @property
-    def busiest(self) -> EntityTraffic:
-        """The entity with the most messages; there must be one."""
-        return max(self.entities, key=lambda entity: entity.messages)
 
     def as_json(self) -> str:
         return json.dumps(

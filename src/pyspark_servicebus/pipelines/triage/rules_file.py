@@ -17,7 +17,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -155,18 +155,11 @@ class _Reading:
         if plain is None or when is None or len(self.complaints) > before:
             return None
         return Rule(
-            name=plain.name,
-            action=plain.action,
+            **asdict(plain),
             when=when,
-            target=plain.target,
             set_properties=changes,
             remove_properties=removed,
             body_merge=merge,
-            max_attempts=plain.max_attempts,
-            delay_ms=plain.delay_ms,
-            backoff=plain.backoff,
-            delay_max_ms=plain.delay_max_ms,
-            message_id=plain.message_id,
         )
 
     def _known(self, index: int, table: Mapping[str, object], keys: tuple[str, ...]) -> None:
