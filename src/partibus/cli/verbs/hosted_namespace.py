@@ -31,7 +31,8 @@ def create(
     its own clock and faults, and is isolated from other namespaces.
     """
     made = server_at(place).ask("POST", "/namespaces", {} if name is None else {"name": name})
-    text = replace(place.connection, policy=made["key_name"], key=made["key"]).text()
+    named = {"policy": made["key_name"], "key": made["key"], "token": None, "entity_path": None}
+    text = replace(place.connection, **named).text()
     print_answer({**made, "connection_string": text}, json, text)
 
 

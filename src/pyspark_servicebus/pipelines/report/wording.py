@@ -14,6 +14,6 @@ def format_span(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
-def counted(count: int, word: str) -> str:
+def counted(count: int, one: str, many: str = "") -> str:
     """1 window, 2 windows."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -5,6 +5,7 @@ is valid, over its JSON interface. Keys are shown only on request. Called by the
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -302,7 +303,11 @@ def _tell(
     """A data directory does not know the server's address: then there is no connection string."""
     shown = _shown(policy, with_keys)
     if with_keys and place is not None:
-        shown["connection_string"] = _connection_string(place, entity, policy)
+        # For programs: the same endpoint, with the primary key of this policy.
+        named = {"policy": policy["name"], "key": policy["primary_key"], "token": None}
+        shown["connection_string"] = replace(
+            place.connection, **named, entity_path=entity or None
+        ).text()
     if as_json:
         print_json(shown)
         return
@@ -312,16 +317,3 @@ def _tell(
         typer.echo(f"secondary key      {policy['secondary_key']}")
     if "connection_string" in shown:
         typer.echo(f"connection string  {shown['connection_string']}")
-
-
-def _connection_string(place: "Place", entity: str, policy: Policy) -> str:
-    """For programs: the same endpoint, with the primary key of this policy."""
-    connection = place.connection
-    endpoint = connection.audience("")
-    parts = [f"Endpoint={endpoint.rstrip('/')}", f"SharedAccessKeyName={policy['name']}"]
-    parts.append(f"SharedAccessKey={policy['primary_key']}")
-    if entity:
-        parts.append(f"EntityPath={entity}")
-    if connection.is_emulator:
-        parts.append("UseDevelopmentEmulator=true")
-    return ";".join(parts) + ";"
