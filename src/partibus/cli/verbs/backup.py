@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
-from partibus.cli.verbs.store import KeyCommand, KeyFile, Places, Stores
+from partibus.cli.verbs.store import Keys, Places, Stores
 
 if TYPE_CHECKING:
     from partibus.backup.making import Source
@@ -43,6 +44,7 @@ Chosen = Annotated[str | None, typer.Option("--backup", metavar="ID", help="Whic
 
 @app.callback()
 @perhaps_on_server
+@gathers("keys", Keys)
 def backup(
     find: "Callable[[], Place]",
     ctx: typer.Context,
@@ -50,8 +52,8 @@ def backup(
     data: OfData = None,
     stores: Stores = None,
     place: Places = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Make a backup of everything a server keeps: entities, policies and messages.
@@ -76,7 +78,6 @@ def backup(
     settings: ServeSettings | None = None
     with reported_offline():
         if data is not None:
-            keys = (encryption_key_file, encryption_key_command)
             settings = offline_settings(data, tuple(place or ()), stores, *keys)
         manifest, swept = _make(find, to, settings)
     if json:
@@ -164,6 +165,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
 
 
 @app.command()
+@gathers("keys", Keys)
 def verify(
     directory: Directory,
     backup_id: Chosen = None,
@@ -173,8 +175,8 @@ def verify(
             "--deep", help="Also read each backup as `partibus store check` reads a data directory."
         ),
     ] = False,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Read every file of the backups, or of one, and compare it with its checksum.
@@ -189,7 +191,6 @@ def verify(
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
     with reported_offline():
-        keys = (encryption_key_file, encryption_key_command)
         reports = _verify(directory, backup_id, deep, keys)
     if json:
         print_json({"backups": reports})
@@ -204,9 +205,7 @@ def verify(
     raise typer.Exit(EXIT_CLEAN if is_sound else EXIT_CORRUPT)
 
 
-def _verify(
-    directory: Path, backup_id: str | None, deep: bool, keys: tuple[Path | None, str | None]
-) -> list[dict[str, Any]]:
+def _verify(directory: Path, backup_id: str | None, deep: bool, keys: Keys) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
     from partibus.cli.progress import progress_by_steps

@@ -8,10 +8,11 @@ disk is almost full.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
 from partibus.cli.verbs.store_copy import copy
@@ -46,6 +47,13 @@ Places = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="DIR", help="The directory of a store, as given to `serve`."),
 ]
+
+
+class Keys(NamedTuple):
+    """Where the key of an encrypted directory is: in a file, or what a command prints."""
+
+    encryption_key_file: KeyFile = None
+    encryption_key_command: KeyCommand = None
 
 
 @app.command("list")
@@ -89,12 +97,13 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
 
 
 @app.command()
+@gathers("keys", Keys)
 def check(
     data: Data = Path("partibus-data"),
     stores: Stores = None,
     place: Places = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Check everything in a data directory and report what is wrong; nothing is changed.
@@ -111,7 +120,6 @@ def check(
     from partibus.server.data_directory.check import check_data
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
-    keys = (encryption_key_file, encryption_key_command)
     reports = _offline(data, place, stores, check_data, keys)
     if json:
         print_json({"parts": [asdict(report) for report in reports]})
@@ -181,6 +189,7 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
 
 
 @app.command()
+@gathers("keys", Keys)
 def rekey(
     new_key_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The key from now on, in a file.")
@@ -189,8 +198,8 @@ def rekey(
         str | None, typer.Option(metavar="COMMAND", help="The same, as a command prints it.")
     ] = None,
     data: Data = Path("partibus-data"),
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
 ) -> None:
     """Change the key that opens an encrypted data directory.
 
@@ -203,7 +212,6 @@ def rekey(
     """
     from partibus.server.data_directory.encryption import rekey as change
 
-    keys = (encryption_key_file, encryption_key_command)
     _offline(data, None, None, lambda s: change(s, new_key_file, new_key_command), keys)
     print(f"{data} is opened with the new key from now on")
 
@@ -216,7 +224,7 @@ def _offline(
     places: list[str] | None,
     stores: int | None,
     work: "Callable[[ServeSettings], Result]",
-    keys: tuple[Path | None, str | None] = (None, None),
+    keys: Keys = Keys(),  # noqa: B008 - it is immutable
 ) -> Result:
     """Work on the directory of a stopped server; a refusal is one line and an exit code."""
     from partibus.cli.failures import reported_offline

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
-from partibus.cli.verbs.store import KeyCommand, KeyFile
+from partibus.cli.verbs.store import Keys
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -93,14 +94,15 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
 
 @app.command()
 @perhaps_on_server
+@gathers("encryption", Keys)
 def show(
     find: "Callable[[], Place]",
     name: Name,
     entity: OnEntity = "",
     keys: WithKeys = False,
     data: InDirectory = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    encryption: Keys,
     json: AsJson = False,
 ) -> None:
     """Show a policy: its rights and, with --keys, its keys.
@@ -115,8 +117,7 @@ def show(
         partibus policy show RootManageSharedAccessKey --keys --data partibus-data
     """
     if data is not None:
-        opens = (encryption_key_file, encryption_key_command)
-        policy = _chosen(_policies_in(data, entity, opens), entity, name)
+        policy = _chosen(_policies_in(data, entity, encryption), entity, name)
         _tell(None, entity, policy, keys, json)
     else:
         place = find()
@@ -223,7 +224,7 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
     return found
 
 
-def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) -> list[Policy]:
+def _policies_in(data: Path, entity: str, keys: Keys) -> list[Policy]:
     """The same from a data directory: for a server whose key nobody knows any more."""
     from partibus.control.catalog_database import read_policies
     from partibus.control.catalog_sealed import SealedCatalog
@@ -232,11 +233,7 @@ def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) 
     from partibus.server.config import ServeSettings
     from partibus.server.data_directory.encryption import vault_of
 
-    file_of_key, command = keys
-    settings = ServeSettings(
-        data=data, encryption_key_file=file_of_key, encryption_key_command=command
-    )
-    vault = vault_of(settings)
+    vault = vault_of(ServeSettings(data=data, **keys._asdict()))
     file = data / "catalog.db"
     # No working copy: the image is opened in memory.
     encrypted = None if vault is None else SealedCatalog(file, data, vault.catalog_sealer())
