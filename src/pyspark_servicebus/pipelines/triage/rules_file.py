@@ -49,7 +49,9 @@ class _RuleTable:
     name: str = setting("A name for the reports.")
     action: str = setting("What is done.", choices=ACTIONS)
     target: str | None = setting("A queue or topic to send to.", default=None)
-    max_attempts: int | None = setting("Send so often.", "number", default=None, least=1)
+    max_attempts: int | None = setting(
+        "Send it at most this often.", "number", default=None, least=1
+    )
     delay_ms: int = setting("Wait before it comes again.", "duration", default=0)
     backoff: float = setting("The factor for every attempt.", "real", default=1.0, least=1)
     delay_max_ms: int | None = setting("Never wait longer.", "duration", default=None)
@@ -188,7 +190,7 @@ class _Reading:
         for key, actions in _NEEDLESS.items():
             if key in table and action not in actions:
                 allowed = " or ".join(actions)
-                self.complain(index, key, f"it means nothing with {action}; it is for {allowed}.")
+                self.complain(index, key, f"it has no effect with {action}; it is for {allowed}.")
         if "delay" not in table and ({"backoff", "delay_max"} & set(table)):
             key = "backoff" if "backoff" in table else "delay_max"
             self.complain(index, key, 'it needs a delay to begin with; write delay = "30s" too.')
@@ -243,7 +245,9 @@ class _Reading:
     def _attempts(self, index: int, given: object) -> tuple[int, int]:
         match = _RANGE.fullmatch(str(given).strip())
         if match is None or isinstance(given, bool | float):
-            self.complain(index, "attempts", f"{given!r} is none; write 0, '<3' or '>=3'.")
+            self.complain(
+                index, "attempts", f"{given!r} is not a valid count; write 0, '<3' or '>=3'."
+            )
             return 0, _EVER
         number = int(match["number"])
         return {

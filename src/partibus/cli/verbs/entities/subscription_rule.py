@@ -150,11 +150,11 @@ def list_rules(place: "Place", owner: Owner, json: AsJson = False) -> None:
     if json:
         print_json({"rules": found})
     elif not found:
-        typer.echo(f"{owner.path} has no rules; it takes nothing.")
+        typer.echo(f"{owner.path} has no rules; it receives no messages.")
     else:
         from partibus.cli.tables import print_table
 
-        columns = ("rule", "takes", "action")
+        columns = ("rule", "selects", "action")
         rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
         print_table(columns, rows, text_columns=columns)
 
