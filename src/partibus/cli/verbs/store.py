@@ -66,8 +66,7 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     `--disk-free-min` is free on its disk: messages can be received and settled, but not sent.
     Damaged messages that were found since the start are reported.
     """
-    server = server_at(place)
-    answer = server.ask("GET", "/stores")
+    answer = server_at(place).ask("GET", "/stores")
     if json:
         print_json(answer)
         return
