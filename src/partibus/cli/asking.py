@@ -87,6 +87,14 @@ def server_at(place: "Place") -> "RemoteServer":
     return RemoteServer(place)
 
 
+def print_answer(answer: object, as_json: bool, text: str) -> None:
+    """An answer for programs, or in one line for people."""
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(text)
+
+
 def print_json(answer: object) -> None:
     """An answer for programs; indented, for people too."""
     typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))

@@ -41,7 +41,7 @@ class ServerSource:
             description = _description(answer)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise CommandFailed(
-                f"{self._place.url} does not make backups as this version does: {error!r}."
+                f"the backup of {self._place.url} cannot be read by this version: {error!r}."
             ) from error
         self._id = description.id
         try:
@@ -80,7 +80,9 @@ def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[b
         left -= len(chunk)
         yield chunk
     if response.read(DIGEST_BYTES + 1) != digest.digest():
-        raise CommandFailed(f"{file.place} did not arrive as the server read it; try again.")
+        raise CommandFailed(
+            f"{file.place} was damaged in transit: its checksum differs; try again."
+        )
 
 
 def _refusal(status: int, raw: bytes) -> str:

@@ -240,7 +240,7 @@ def _http(place: Place) -> Finding:
     finally:
         connection.close()
     if answer.status == http.client.OK:
-        return Finding("HTTP", "ok", f"{place.url}/health says healthy")
+        return Finding("HTTP", "ok", f"{place.url}/health reports healthy")
     advice = "The server is up but not healthy: see partibus store list and its log."
     return Finding("HTTP", "fail", f"health is {answer.status}: {body[:200]}", advice, EXIT_FAILED)
 

@@ -25,6 +25,7 @@ from partibus.server.failure import (
     EXIT_UNAUTHORIZED,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
+    report,
 )
 
 EXIT_NOTHING: Final = 7
@@ -84,6 +85,16 @@ def reported() -> Iterator[None]:
             raise
         say(failed.text)
         raise typer.Exit(failed.exit_code) from error
+
+
+@contextmanager
+def reported_offline() -> Iterator[None]:
+    """For work on the files of a server: a refusal ends the program with the server's own text
+    and exit code."""
+    try:
+        yield
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error
 
 
 def say(text: str) -> None:

@@ -46,9 +46,7 @@ class Place:
 
     @property
     def amqp(self) -> str:
-        scheme = "amqps" if self.connection.uses_tls else "amqp"
-        host = self.connection.host
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.connection.amqp_port}"
+        return self.connection.amqp_url
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Bus"]:

@@ -19,6 +19,20 @@ def is_watched() -> bool:
 
 
 @contextmanager
+def progress_by_steps(what: str, total: int | None, unit: str = "messages") -> Iterator[Advance]:
+    """The same for work that reports how many each step has done, not how many are done so far."""
+    done = 0
+    with progress_of(what, total, unit) as show:
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done)
+
+        yield advance
+
+
+@contextmanager
 def progress_of(what: str, total: int | None, unit: str = "messages") -> Iterator[Advance]:
     """A bar for the duration of the block; a total of None shows a rate without an end."""
     if not is_watched():

@@ -5,15 +5,13 @@ Owns how a wrong one is reported, and how a duration, a time or a size is printe
 """
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import typer
 
 from partibus.domain import quantities
 from partibus.domain.errors import ArgumentError
 from partibus.domain.moments import calendar_moment
-
-_BYTES_STEP: Final = 1024
 
 _Value = TypeVar("_Value")
 
@@ -67,11 +65,4 @@ def format_span(duration_ms: int) -> str:
 
 def format_bytes(count: int | None) -> str:
     """A size for people."""
-    if count is None:
-        return "-"
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < _BYTES_STEP:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _BYTES_STEP
-    return f"{size:.1f} TiB"
+    return "-" if count is None else quantities.format_bytes(count)

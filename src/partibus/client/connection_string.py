@@ -54,26 +54,38 @@ class ConnectionString:
     @property
     def http_url(self) -> str:
         """Where the bus answers HTTP: our ports detect protocols by themselves."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         if self.is_emulator:
-            return f"http://{host}:{self.amqp_port}"
-        return f"https://{host}:{self.port or (HTTPS_PORT if self.is_cloud else TLS_PORT)}"
+            return f"http://{self._url_host}:{self.amqp_port}"
+        port = self.port or (HTTPS_PORT if self.is_cloud else TLS_PORT)
+        return f"https://{self._url_host}:{port}"
+
+    @property
+    def amqp_url(self) -> str:
+        scheme = "amqps" if self.uses_tls else "amqp"
+        return f"{scheme}://{self._url_host}:{self.amqp_port}"
+
+    @property
+    def _url_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
     def audience(self, path: str) -> str:
         """The resource of a token for a path (amqp-contract 3.2)."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port is not None and self.is_emulator else ""
-        return f"sb://{host}{port}/{path}"
+        return f"sb://{self._url_host}{port}/{path}"
 
     def text(self) -> str:
-        """The connection string as clients read it, with its key: not for a log."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """The connection string as clients read it, with its key or token: not for a log."""
         port = "" if self.port is None else f":{self.port}"
-        emulator = "UseDevelopmentEmulator=true;" if self.is_emulator else ""
-        return (
-            f"Endpoint=sb://{host}{port};SharedAccessKeyName={self.policy};"
-            f"SharedAccessKey={self.key};{emulator}"
-        )
+        parts = [f"Endpoint=sb://{self._url_host}{port}"]
+        if self.token is not None:
+            parts.append(f"SharedAccessSignature={self.token}")
+        else:
+            parts += [f"SharedAccessKeyName={self.policy}", f"SharedAccessKey={self.key}"]
+        if self.entity_path is not None:
+            parts.append(f"EntityPath={self.entity_path}")
+        if self.is_emulator:
+            parts.append("UseDevelopmentEmulator=true")
+        return ";".join(parts) + ";"
 
 
 def parse_connection_string(text: str) -> ConnectionString:

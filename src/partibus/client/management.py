@@ -21,7 +21,6 @@ SERVER_TIMEOUT_MS: Final = 60_000
 SESSIONS_WITH_CONTENT_MS: Final = 253_402_300_800_000
 """The year 10000: requests sessions with messages or state, not recently changed ones."""
 _SESSIONS_PAGE: Final = 100
-_RULES_PAGE: Final = 1000
 _NOTHING: Final = (204, 404)
 _NOTHING_CONDITIONS: Final = ("", "com.microsoft:message-not-found")
 
@@ -215,22 +214,6 @@ class Management:
         answer = await self.request("renew-session-lock", {"session-id": session_id})
         expiration = (answer or {}).get("expiration")
         return expiration if isinstance(expiration, int) else 0
-
-    # --- rules of a subscription --------------------------------------------------------------
-
-    async def add_rule(self, name: str, description: dict[str, object]) -> None:
-        """A rule as amqp-contract 7.4 describes it."""
-        await self.request("add-rule", {"rule-name": name, "rule-description": description})
-
-    async def remove_rule(self, name: str) -> None:
-        await self.request("remove-rule", {"rule-name": name})
-
-    async def rules(self) -> list[object]:
-        """The described lists of amqp-contract 7.5."""
-        body: dict[str, object] = {"top": Int(_RULES_PAGE), "skip": Int(0)}
-        answer = await self.request("enumerate-rules", body)
-        rules = _items((answer or {}).get("rules"))
-        return [rule["rule-description"] for rule in rules if isinstance(rule, dict)]
 
 
 def by_partition(numbers: Sequence[int]) -> list[list[object]]:

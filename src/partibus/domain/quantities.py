@@ -42,6 +42,16 @@ def size_bytes(text: str) -> int:
     return int(float(match[1]) * _SIZE_STEPS[match[2]])
 
 
+def format_bytes(count: int) -> str:
+    """A size for people: 512 B, 1.3 MiB."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def rate_per_s(text: str) -> float:
     """How many a second, of a rate such as 100/s, 100 or 30/m."""
     match = _RATE.fullmatch(text)

@@ -17,7 +17,6 @@ PAGE_MESSAGES: Final = 250
 """What a bus returns for one peek."""
 ORDERED_FROM: Final = 2
 """From here on a peek goes by numbers; below, it may begin with the oldest of all fragments."""
-END: Final = 1 << 63
 GAP_MAX: Final = 16
 """A gap between two wanted numbers that is cheaper to read than to skip."""
 

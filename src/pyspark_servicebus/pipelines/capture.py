@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, TaskTerms, window_writer
@@ -23,7 +24,7 @@ from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of, window_name
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
 from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.source.cursor_stream import CursorStream

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.lake.delta import compact_table, is_delta
 from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, REPORT_SCHEMA, StagedFile
 from pyspark_servicebus.pipelines.lake.folder import Lake
@@ -33,7 +34,7 @@ from pyspark_servicebus.pipelines.lake.manifest import (
 from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_reported
 from pyspark_servicebus.pipelines.lake.template import OWN
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.pipelines.run.settings import SettingsError

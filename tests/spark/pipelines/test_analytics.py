@@ -15,7 +15,7 @@ from conformance.settlement.steps import until
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, analytics
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.traffic.arithmetic import age_bucket, gini, histogram_of
+from pyspark_servicebus.pipelines.traffic.arithmetic import AGES_S, gini, histogram_of
 from pyspark_servicebus.pipelines.traffic.frames import deliveries_and_ages
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 from spark.bus import FRAGMENTS, Bus
@@ -94,6 +94,10 @@ AGED: dict[int, list[float]] = {
     8: [7 * DAY_S, 400 * DAY_S],
 }
 """Ages in seconds by the bucket that they belong to: its first moment, and some later ones."""
+
+
+def age_bucket(age_s: float) -> int:
+    return next((n for n, limit in enumerate(AGES_S) if age_s < limit), len(AGES_S))
 
 
 def test_buckets_of_ages_and_deliveries_are_exact(spark: SparkSession) -> None:

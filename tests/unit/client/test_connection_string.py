@@ -80,6 +80,8 @@ def test_what_is_missing_is_said(text: str, words: str) -> None:
         "Endpoint=sb://h:5672;SharedAccessKeyName=p;SharedAccessKey=k=;UseDevelopmentEmulator=true;",
         "Endpoint=sb://[::1]:7;SharedAccessKeyName=p;SharedAccessKey=k;",
         "Endpoint=sb://bus.example.org;SharedAccessKeyName=p;SharedAccessKey=k;",
+        "Endpoint=sb://bus.example.org:5673;SharedAccessKeyName=p;SharedAccessKey=k;EntityPath=q;",
+        "Endpoint=sb://bus.example.org;SharedAccessSignature=SharedAccessSignature sr=x&sig=y;",
     ],
 )
 def test_what_was_read_can_be_written(text: str) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from partibus.amqp.codec import types
-from partibus.amqp.codec.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
+from partibus.amqp.codec.types import Array, Int, Symbol, Timestamp, UInt
 from partibus.client.errors import RemoteError
 from partibus.client.management import Management
 from partibus.client.message import OutgoingMessage
@@ -58,12 +58,11 @@ async def test_a_request_says_what_it_is() -> None:
 
 async def test_nothing_found_is_nothing() -> None:
     gone = refusal(404, "com.microsoft:message-not-found")
-    node, _ = management(refusal(204), gone, gone, refusal(204), refusal(204))
+    node, _ = management(refusal(204), gone, gone, refusal(204))
     assert await node.peek(1, 5) == []
     assert await node.receive_deferred([1]) == []
     assert await node.sessions() == []
     assert await node.delete_batch(5, 0) == 0
-    assert await node.rules() == []
 
 
 async def test_a_refusal_carries_the_words_of_the_bus() -> None:
@@ -171,18 +170,6 @@ async def test_session_state() -> None:
     assert await node.session_state("s") is None
     await node.set_session_state("s", None)
     assert links.bodies[2] == {"session-id": "s", "session-state": None}
-
-
-async def test_rules() -> None:
-    rule = Described(ULong(0x13700000004), [None, None, "r"])
-    node, links = management({"rules": [{"rule-description": rule}]}, {}, {})
-    assert await node.rules() == [rule]
-    await node.add_rule("r", {"sql-filter": {"expression": "1=1"}})
-    await node.remove_rule("r")
-    assert links.bodies[1:] == [
-        {"rule-name": "r", "rule-description": {"sql-filter": {"expression": "1=1"}}},
-        {"rule-name": "r"},
-    ]
 
 
 async def test_deferred_messages_are_deleted_by_number() -> None:

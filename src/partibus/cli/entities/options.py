@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from partibus.cli.added_options import options_of
 from partibus.cli.quantities import span_ms
 from partibus.client.entity_fields import FIELDS, EntityField, Kind
 from partibus.domain.duration import DURATION_MAX_TEXT, format_duration, parse_duration
@@ -52,13 +53,8 @@ def iso_duration(text: str) -> str:
 
 def field_parameters(kind: Kind, *, for_update: bool) -> list[inspect.Parameter]:
     """A parameter for each property; fixed ones can only be given at creation."""
-    return [
-        inspect.Parameter(
-            field.key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(field)
-        )
-        for field in FIELDS[kind]
-        if not (for_update and field.is_fixed)
-    ]
+    fields = [field for field in FIELDS[kind] if not (for_update and field.is_fixed)]
+    return options_of({field.key: _annotation(field) for field in fields})
 
 
 def given_fields(kind: Kind, given: dict[str, Any]) -> dict[str, object]:

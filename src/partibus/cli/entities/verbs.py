@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer, print_json
 from partibus.cli.entities.options import field_parameters, given_fields
 from partibus.cli.options import AsJson, Yes
 from partibus.client.entity_fields import FIELDS, Kind
@@ -44,7 +44,6 @@ IfMissing = Annotated[bool, typer.Option("--if-missing", help="Do nothing if it 
 def entity_app(kind: Kind) -> typer.Typer:
     """The group of verbs of one kind."""
     app = typer.Typer(help=f"Create, inspect and change {_PLURALS[kind]}.", no_args_is_help=True)
-    app.callback()(_group(kind))
     app.command("create")(_create(kind))
     app.command("show")(_show(kind))
     app.command("list")(_list(kind))
@@ -58,14 +57,6 @@ def path_of(kind: Kind, given: dict[str, Any]) -> str:
     if kind == "subscription":
         return f"{given['topic']}/Subscriptions/{given['name']}"
     return str(given["name"])
-
-
-def _group(kind: Kind) -> Callable[[], None]:
-    def group() -> None:
-        """Replaced below."""
-
-    group.__doc__ = f"Create, inspect and change {_PLURALS[kind]}."
-    return group
 
 
 def _create(kind: Kind) -> Callable[..., None]:
@@ -82,9 +73,9 @@ def _create(kind: Kind) -> Callable[..., None]:
             except AtomError as error:
                 if error.status != 409 or not given["if_missing"]:
                     raise
-                _tell(atom.get(kind, path), given["json"], f"{kind} {path} already exists")
+                print_answer(atom.get(kind, path), given["json"], f"{kind} {path} already exists")
                 return
-        _tell(made, given["json"], f"{kind} {path} created")
+        print_answer(made, given["json"], f"{kind} {path} created")
 
     fields = field_parameters(kind, for_update=False)
     extra = [_parameter("if_missing", IfMissing, False)]
@@ -141,7 +132,7 @@ def _update(kind: Kind) -> Callable[..., None]:
         path = path_of(kind, given)
         with atom_at(place) as atom:
             made = atom.update(kind, path, fields)
-        _tell(made, given["json"], f"{kind} {path} updated: {', '.join(fields)}")
+        print_answer(made, given["json"], f"{kind} {path} updated: {', '.join(fields)}")
 
     fields = field_parameters(kind, for_update=True)
     text = (
@@ -210,13 +201,6 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 # --- printing ---------------------------------------------------------------------------------
-
-
-def _tell(entity: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        print_json(entity)
-    else:
-        typer.echo(text)
 
 
 def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:

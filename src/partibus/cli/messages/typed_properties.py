@@ -58,7 +58,7 @@ def _nothing(text: str) -> object:
 
 
 def _time(text: str) -> object:
-    """As everywhere on the command line: without a zone it is the machine's own."""
+    """As everywhere on the command line: without a zone it is in UTC."""
     return moment(moment_ms(text))
 
 

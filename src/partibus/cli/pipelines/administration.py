@@ -4,13 +4,13 @@ Owns their two forms: a table of what an entity has, and a change after a confir
 is the server's answer.
 """
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from partibus.cli.asking import print_json, server_at
+from partibus.cli.asking import print_answer, print_json, server_at
+from partibus.cli.quantities import clock_time
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -52,15 +52,9 @@ def change(
 
     confirm(question, yes)
     answer = server_at(place).ask("POST", f"/entities/{path}", body)
-    if json:
-        print_json(answer)
-    else:
-        typer.echo(f"{answer['name']}: {done(answer)}")
+    print_answer(answer, json, f"{answer['name']}: {done(answer)}")
 
 
 def moment(time_ms: int | None) -> str:
     """A time in UTC, to the second; - for none."""
-    if not time_ms:
-        return "-"
-    time = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    return clock_time(time_ms or None).removesuffix("Z")

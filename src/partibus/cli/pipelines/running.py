@@ -7,6 +7,7 @@ pipeline uses `run_pipeline`; all of them run inside `pipelines_ready`.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from partibus.cli.place import Place
-    from partibus.client.connection_string import ConnectionString
     from pyspark_servicebus.pipelines.run.execution import Execution
     from pyspark_servicebus.pipelines.run.place import BusPlace
     from pyspark_servicebus.pipelines.run.progress import Progress
@@ -73,7 +73,8 @@ def bus_of(place: "Place") -> "BusPlace":
     """The bus that the options select."""
     from pyspark_servicebus.pipelines.run.place import BusPlace
 
-    return BusPlace(connection_string=_text(place.connection), ca_file=place.ca_file)
+    text = replace(place.connection, entity_path=None).text()
+    return BusPlace(connection_string=text, ca_file=place.ca_file)
 
 
 def check_entity(bus: "BusPlace", entity: str) -> None:
@@ -99,17 +100,3 @@ def check_entity(bus: "BusPlace", entity: str) -> None:
             hint = " Is the server running? Start it with: partibus serve"
         code = codes.get(error.condition, failure.EXIT_FAILED)
         raise CommandFailed(f"{error.text}{hint}", code) from error
-
-
-def _text(connection: "ConnectionString") -> str:
-    host = f"[{connection.host}]" if ":" in connection.host else connection.host
-    port = f":{connection.port}" if connection.port is not None else ""
-    parts = [f"Endpoint=sb://{host}{port}"]
-    if connection.token is not None:
-        parts.append(f"SharedAccessSignature={connection.token}")
-    else:
-        parts.append(f"SharedAccessKeyName={connection.policy}")
-        parts.append(f"SharedAccessKey={connection.key}")
-    if connection.is_emulator:
-        parts.append("UseDevelopmentEmulator=true")
-    return ";".join(parts) + ";"

@@ -5,25 +5,25 @@ a running server captures itself. Called by the table of verbs.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
-from partibus.cli.verbs.store import KeyCommand, KeyFile, Places, Stores
+from partibus.cli.verbs.store import Keys, Places, Stores
 
 if TYPE_CHECKING:
     from partibus.backup.making import Source
     from partibus.backup.manifest import Manifest
-    from partibus.backup.repository import Advance, Repository
+    from partibus.backup.repository import Repository
     from partibus.cli.place import Place
     from partibus.server.config import ServeSettings
 
-Result = TypeVar("Result")
 app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the backups.")]
@@ -44,6 +44,7 @@ Chosen = Annotated[str | None, typer.Option("--backup", metavar="ID", help="Whic
 
 @app.callback()
 @perhaps_on_server
+@gathers("keys", Keys)
 def backup(
     find: "Callable[[], Place]",
     ctx: typer.Context,
@@ -51,8 +52,8 @@ def backup(
     data: OfData = None,
     stores: Stores = None,
     place: Places = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Make a backup of everything a server keeps: entities, policies and messages.
@@ -71,14 +72,14 @@ def backup(
         return
     if to is None:
         raise typer.BadParameter("give a directory for the backup: --to DIR.")
+    from partibus.cli.failures import reported_offline
     from partibus.server.data_directory.offline import offline_settings
 
-    def settings() -> "ServeSettings | None":
-        keys = (encryption_key_file, encryption_key_command)
-        places = tuple(place or ())
-        return None if data is None else offline_settings(data, places, stores, *keys)
-
-    manifest, swept = _reported_offline(lambda: _make(find, to, settings()))
+    settings: ServeSettings | None = None
+    with reported_offline():
+        if data is not None:
+            settings = offline_settings(data, tuple(place or ()), stores, *keys)
+        manifest, swept = _make(find, to, settings)
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
@@ -95,6 +96,7 @@ def _make(
 ) -> "tuple[Manifest, int]":
     from partibus.backup.making import Plan, carry_out
     from partibus.backup.repository import Repository
+    from partibus.cli.progress import progress_by_steps
 
     with contextlib.ExitStack() as stack:
         # First: the server should not keep files for a directory that cannot be used.
@@ -111,7 +113,7 @@ def _make(
             offline = DirectorySource(settings)
             description, source = stack.enter_context(offline.described()), offline
         plan = Plan(repository, description)
-        with _progress("backing up", plan.missing_bytes) as advance:
+        with progress_by_steps("backing up", plan.missing_bytes, "bytes") as advance:
             manifest = carry_out(plan, repository, source, advance)
         return manifest, _swept(repository)
 
@@ -134,12 +136,10 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
         partibus backup list /backups/orders
     """
     from partibus.backup.repository import Repository
+    from partibus.cli.failures import reported_offline
 
-    def look() -> "list[Manifest]":
-        with Repository(directory).opened(writable=False) as repository:
-            return [repository.manifest(name) for name in repository.ids()]
-
-    manifests = _reported_offline(look)
+    with reported_offline(), Repository(directory).opened(writable=False) as repository:
+        manifests = [repository.manifest(name) for name in repository.ids()]
     if json:
         print_json({"backups": [_facts(manifest) for manifest in manifests]})
         return
@@ -165,6 +165,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
 
 
 @app.command()
+@gathers("keys", Keys)
 def verify(
     directory: Directory,
     backup_id: Chosen = None,
@@ -174,8 +175,8 @@ def verify(
             "--deep", help="Also read each backup as `partibus store check` reads a data directory."
         ),
     ] = False,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Read every file of the backups, or of one, and compare it with its checksum.
@@ -186,10 +187,11 @@ def verify(
 
         partibus backup verify /backups/orders --deep
     """
+    from partibus.cli.failures import reported_offline
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
-    keys = (encryption_key_file, encryption_key_command)
-    reports = _reported_offline(lambda: _verify(directory, backup_id, deep, keys))
+    with reported_offline():
+        reports = _verify(directory, backup_id, deep, keys)
     if json:
         print_json({"backups": reports})
     else:
@@ -203,18 +205,17 @@ def verify(
     raise typer.Exit(EXIT_CLEAN if is_sound else EXIT_CORRUPT)
 
 
-def _verify(
-    directory: Path, backup_id: str | None, deep: bool, keys: tuple[Path | None, str | None]
-) -> list[dict[str, Any]]:
+def _verify(directory: Path, backup_id: str | None, deep: bool, keys: Keys) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
+    from partibus.cli.progress import progress_by_steps
     from partibus.server.data_directory.restore import check_in_depth
 
     with Repository(directory).opened(writable=False) as repository:
         names = repository.ids()
         if backup_id is not None or not names:
             names = [repository.manifest(backup_id).id]
-        with _progress("verifying", None) as advance:
+        with progress_by_steps("verifying", None, "bytes") as advance:
             reports = verify_all(repository, names, advance)
         for report in reports:
             if deep and not report.problems:
@@ -238,17 +239,15 @@ def prune(
         partibus backup prune /backups/orders --keep 7
     """
     from partibus.backup.repository import Repository
+    from partibus.cli.failures import reported_offline
 
-    def work() -> tuple[list[str], int, int]:
-        with Repository(directory).opened(writable=True) as repository:
-            going = repository.ids()[:-keep]
-            for name in repository.ids():
-                repository.manifest(name)  # an unreadable one is found before any is deleted
-            for name in going:
-                repository.drop_manifest(name)
-            return going, *repository.sweep()
-
-    going, files, size = _reported_offline(work)
+    with reported_offline(), Repository(directory).opened(writable=True) as repository:
+        going = repository.ids()[:-keep]
+        for name in repository.ids():
+            repository.manifest(name)  # an unreadable one is found before any is deleted
+        for name in going:
+            repository.drop_manifest(name)
+        files, size = repository.sweep()
     if json:
         print_json({"dropped": going, "files": files, "bytes": size})
         return
@@ -285,9 +284,10 @@ def restore(
         partibus restore /backups/orders --data new-data
         partibus serve --data new-data
     """
-    manifest = _reported_offline(
-        lambda: _restore(directory, data, backup_id, tuple(place or ()), new_identity)
-    )
+    from partibus.cli.failures import reported_offline
+
+    with reported_offline():
+        manifest = _restore(directory, data, backup_id, tuple(place or ()), new_identity)
     if json:
         print_json({**_facts(manifest), "data": str(data)})
         return
@@ -300,6 +300,7 @@ def _restore(
     directory: Path, data: Path, backup_id: str | None, places: tuple[str, ...], new_identity: bool
 ) -> "Manifest":
     from partibus.backup.repository import Repository
+    from partibus.cli.progress import progress_by_steps
     from partibus.domain.errors import ConfigError
     from partibus.server.config import ServeSettings
     from partibus.server.data_directory.restore import restore as restore_all
@@ -312,7 +313,7 @@ def _restore(
                 "for each, or not at all."
             )
         settings = ServeSettings(data=data, stores=manifest.stores, store_places=places)
-        with _progress("restoring", 2 * manifest.total_bytes) as advance:
+        with progress_by_steps("restoring", 2 * manifest.total_bytes, "bytes") as advance:
             restore_all(repository, manifest, settings, advance, new_identity=new_identity)
         return manifest
 
@@ -330,30 +331,3 @@ def _facts(manifest: "Manifest") -> dict[str, Any]:
         "bytes": manifest.total_bytes,
         "copied_bytes": manifest.copied_bytes,
     }
-
-
-@contextlib.contextmanager
-def _progress(what: str, total: int | None) -> "Iterator[Advance]":
-    """A progress bar on stderr, advanced by bytes."""
-    from partibus.cli.progress import progress_of
-
-    done = 0
-    with progress_of(what, total, "bytes") as show:
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            show(done)
-
-        yield advance
-
-
-def _reported_offline(work: Callable[[], Result]) -> Result:
-    """Work on files; a refusal is one line and an exit code."""
-    from partibus.domain.errors import BusError
-    from partibus.server.failure import report
-
-    try:
-        return work()
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error

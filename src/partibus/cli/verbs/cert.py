@@ -35,11 +35,6 @@ Name = Annotated[
 app = typer.Typer(help="Inspect and create TLS certificates.", no_args_is_help=True)
 
 
-@app.callback()
-def cert() -> None:
-    """Inspect and create TLS certificates."""
-
-
 @app.command()
 def show(data: Data = None, config: Config = None, json: AsJson = False) -> None:
     """Show the certificate that `partibus serve` serves, and how to have clients trust it."""
@@ -92,14 +87,11 @@ def renew(
 def _settings(data: Path | None, config: Path | None) -> "ServeSettings":
     import os
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         return resolve_configuration({"data": data, "config": config}, os.environ).settings
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
 
 
 def _authority(settings: "ServeSettings") -> "DevelopmentAuthority":
@@ -113,13 +105,10 @@ def _authority(settings: "ServeSettings") -> "DevelopmentAuthority":
 def _issue(
     authority: "DevelopmentAuthority", names: tuple[str, ...], new_authority: bool = False
 ) -> None:
-    from partibus.domain.errors import BusError
-    from partibus.server.failure import report
+    from partibus.cli.failures import reported_offline
 
-    try:
+    with reported_offline():
         authority.issue(names, new_authority=new_authority)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
 
 
 def _tell(certificate: Path, key: Path, ca: Path, json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.asking import on_server, print_answer, server_at
 from partibus.cli.options import AsJson
 from partibus.cli.quantities import format_span
 
@@ -51,8 +51,5 @@ def show(place: "Place", json: AsJson = False) -> None:
 
 
 def _tell(answer: dict[str, Any], json: bool) -> None:
-    if json:
-        print_json(answer)
-        return
     ahead = format_span(answer["advanced_ms"])
-    typer.echo(f"{answer['now']}, {ahead} ahead of the machine")
+    print_answer(answer, json, f"{answer['now']}, {ahead} ahead of the machine")

@@ -52,11 +52,6 @@ Wait = Annotated[
 app = typer.Typer(help="Create a cluster, add nodes to it, and operate it.", no_args_is_help=True)
 
 
-@app.callback()
-def cluster() -> None:
-    """Create a cluster, add nodes to it, and operate it."""
-
-
 @app.command()
 def init(
     directory: Directory,
@@ -74,18 +69,15 @@ def init(
 
         partibus cluster init /etc/partibus/cluster
     """
+    from partibus.cli.failures import reported_offline
     from partibus.domain.clock import SystemClock
-    from partibus.domain.errors import BusError
-    from partibus.server.failure import report
     from partibus.server.nodes.certificates import has_authority, make_cluster
 
     if if_absent and has_authority(directory):
         typer.echo(f"{directory}: the authority of a cluster is there already")
         return
-    try:
+    with reported_offline():
         make_cluster(directory, name, SystemClock())
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     typer.echo(f"{directory}: the authority of a new cluster, and the certificate of {name}")
 
 
@@ -118,22 +110,19 @@ def join(
     """
     import asyncio
 
+    from partibus.cli.failures import reported_offline
     from partibus.domain.clock import SystemClock
-    from partibus.domain.errors import BusError
-    from partibus.server.failure import report
     from partibus.server.nodes.certificates import make_node
 
     if (authority is None) == (token is None):
         raise typer.BadParameter("Give either --authority or --token.")
-    try:
+    with reported_offline():
         if authority is not None:
             make_node(authority, directory, name, SystemClock())
         elif token is not None:
             from partibus.server.nodes.admission import join_by_token
 
             asyncio.run(join_by_token(directory, token, name, SystemClock()))
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     where = "" if authority is None else "; copy the directory to its machine"
     typer.echo(f"{directory}: the certificate of {name}{where}")
 
@@ -161,16 +150,12 @@ def admit(
     import asyncio
     import contextlib
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.ops.logging import configure_logging
-    from partibus.server.failure import report
 
     configure_logging("info")
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_admit(authority, host, port, minutes))
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
+    with reported_offline(), contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_admit(authority, host, port, minutes))
 
 
 async def _admit(authority: Path, host: str, port: int, minutes: float) -> None:

@@ -4,15 +4,15 @@ Owns the texts of the answer. The checks and the order of origins are the server
 read, and its declarations are applied to a temporary catalog in memory.
 """
 
-import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
-from partibus.cli.verbs.serve import serve, serve_flags
+from partibus.cli.verbs.serve import serve_flags
 
 if TYPE_CHECKING:
     from partibus.server.config import Configuration
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 CLIENT_VARIABLES: Final = ("CONNECTION_STRING", "URL", "CONTEXT", "CA_FILE", "DEBUG", "COMPLETE")
 
 app = typer.Typer(help="Check and show configuration.", no_args_is_help=True)
-
-
-@app.callback()
-def config() -> None:
-    """Check and show configuration."""
 
 
 @app.command()
@@ -44,26 +39,32 @@ def check(
 
         partibus config check namespace.toml
     """
+    from partibus.cli.failures import reported_offline
     from partibus.control.catalog import Catalog
     from partibus.control.declared.apply import apply_definitions
-    from partibus.domain.errors import BusError
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         configuration = resolve_configuration({"config": file, "profile": profile}, {})
         definitions = configuration.definitions
         assert definitions is not None
         catalog = Catalog(profile=configuration.settings.profile)
         catalog.fix_partitions(definitions.partitions)
         apply_definitions(catalog, definitions)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     counts = f"{len(definitions.entities)} entities, {len(definitions.policies)} policies"
     typer.echo(f"{file}: good ({counts}, profile {configuration.settings.profile.name})")
 
 
-def show(origin: bool, json: bool, **flags: Any) -> None:
+@app.command()
+@gathers("flags", serve_flags)
+def show(
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Show where each value comes from.")
+    ] = False,
+    json: AsJson = False,
+    *,
+    flags: dict[str, object],
+) -> None:
     """Show every setting as `partibus serve` would use it with these flags in this environment.
 
     A setting comes from its default, from the `[server]` table of the file, from a variable
@@ -78,14 +79,11 @@ def show(origin: bool, json: bool, **flags: Any) -> None:
     """
     import os
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
 
-    try:
-        configuration = resolve_configuration(serve_flags(**flags), os.environ)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
+    with reported_offline():
+        configuration = resolve_configuration(flags, os.environ)
     rows = list(_settings(configuration))
     if json:
         shown = {name: {"value": value, "origin": where} for name, value, where in rows}
@@ -142,20 +140,3 @@ def _point_out_strangers(environment: Any) -> None:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {ENVIRONMENT_PREFIX}{near[0]}?" if near else "."
             say(f"{variable} is set, but no setting has that name{hint}")
-
-
-def _with_flags_of_serve() -> None:
-    """`show` has exactly the flags of `serve`, so that both use the same settings."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    where = Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")]
-    own = [
-        inspect.Parameter("origin", keyword, default=False, annotation=where),
-        inspect.Parameter("json", keyword, default=False, annotation=AsJson),
-    ]
-    flags = [p.replace(kind=keyword) for p in inspect.signature(serve).parameters.values()]
-    show.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-    show.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
-    app.command("show")(show)
-
-
-_with_flags_of_serve()

@@ -23,11 +23,6 @@ Id = Annotated[
 ]
 
 
-@app.callback()
-def connection() -> None:
-    """List the clients that are connected, and close one."""
-
-
 @app.command("list")
 @on_server
 def list_connections(

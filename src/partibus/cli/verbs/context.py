@@ -13,7 +13,7 @@ from partibus.cli.asking import print_json
 from partibus.cli.completion import complete_context
 from partibus.cli.options import AsJson
 
-app = typer.Typer(help="Save connections under a name.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=complete_context)]
 
@@ -23,7 +23,7 @@ def context() -> None:
     """Save connections under a name.
 
     A context is a connection string with a name, kept in a file that only you can read. One of
-    them is the current one: commands use it when no option and no variable says otherwise.
+    them is the current one: commands use it unless an option or a variable selects another.
 
         partibus context add prod
         partibus context use prod

@@ -169,8 +169,7 @@ def connections(
 @on_server
 def list_faults(place: "Place", json: AsJson = False) -> None:
     """List the active faults, with the time left of each."""
-    server = server_at(place)
-    answer = server.ask("GET", "/faults")
+    answer = server_at(place).ask("GET", "/faults")
     if json:
         print_json(answer)
         return
@@ -190,8 +189,7 @@ def list_faults(place: "Place", json: AsJson = False) -> None:
 @on_server
 def clear(place: "Place") -> None:
     """End every fault."""
-    server = server_at(place)
-    cleared = server.ask("DELETE", "/faults")["cleared"]
+    cleared = server_at(place).ask("DELETE", "/faults")["cleared"]
     typer.echo(f"cleared: {', '.join(cleared)}" if cleared else "No faults were active.")
 
 
@@ -200,8 +198,7 @@ def clear(place: "Place") -> None:
 
 def _ask(fault: dict[str, Any], lasting: int | None, place: "Place") -> dict[str, Any]:
     body = fault if lasting is None else {**fault, "for_ms": lasting}
-    server = server_at(place)
-    return server.ask("POST", "/faults", body)
+    return server_at(place).ask("POST", "/faults", body)
 
 
 def _mode(text: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.asking import on_server, print_answer, print_json, server_at
 from partibus.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ def create(
     its own clock and faults, and is isolated from other namespaces.
     """
     made = server_at(place).ask("POST", "/namespaces", {} if name is None else {"name": name})
-    text = replace(place.connection, policy=made["key_name"], key=made["key"]).text()
-    if json:
-        print_json({**made, "connection_string": text})
-    else:
-        typer.echo(text)
+    named = {"policy": made["key_name"], "key": made["key"], "token": None, "entity_path": None}
+    text = replace(place.connection, **named).text()
+    print_answer({**made, "connection_string": text}, json, text)
 
 
 @app.command("delete")

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Show the level of the server's log, or change it.", no_args_is_help=True)
 
 
-@app.callback()
-def log() -> None:
-    """Show the level of the server's log, or change it."""
-
-
 @app.command()
 @on_server
 def level(

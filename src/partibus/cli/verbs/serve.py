@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from partibus.cli.added_options import gathers
+
 _WHERE: Final = "Where it listens"
 _KEEPS: Final = "Data"
 _CLUSTER: Final = "Several machines"
@@ -17,7 +19,7 @@ _LIMITS: Final = "How it behaves"
 _SHOWS: Final = "What it shows"
 
 
-def serve(
+def serve_flags(
     data: Annotated[
         Path | None,
         typer.Option(
@@ -302,94 +304,36 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = False,
-) -> None:
+) -> dict[str, object]:
+    """The flags as settings; None means not given."""
+    given: dict[str, object] = dict(locals())
+    if stores is not None and store:
+        raise typer.BadParameter("give --stores or --store, not both")
+    given["stores"] = tuple(store) if store else stores
+    del given["store"]
+    return {name: None if value is False else value for name, value in given.items()}
+
+
+@gathers("flags", serve_flags)
+def serve(flags: dict[str, object]) -> None:
     """Run the message bus until Ctrl-C or SIGTERM.
 
     When it is ready, it prints one line on stdout that begins with PARTIBUS READY and ends with
     the connection string for your program. Each flag can also be set in the `[server]` table of the
     configuration file, or as PARTIBUS_DATA, PARTIBUS_PORT and so on in the environment.
     """
-    flags = serve_flags(
-        data=data,
-        memory=memory,
-        config=config,
-        stores=stores,
-        store=store,
-        host=host,
-        port=port,
-        tls_port=tls_port,
-        http_port=http_port,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        encryption_key_file=encryption_key_file,
-        encryption_key_command=encryption_key_command,
-        workers=workers,
-        cluster=cluster,
-        cluster_tls=cluster_tls,
-        lanes=lanes,
-        peer_host=peer_host,
-        peer_port=peer_port,
-        profile=profile,
-        memory_limit=memory_limit,
-        disk_free_min=disk_free_min,
-        peek_partitioned=peek_partitioned,
-        log_level=log_level,
-        log_format=log_format,
-        audit_log=audit_log,
-        metrics=metrics,
-        otel=otel,
-        console=console,
-        faults=faults,
-        emulator=emulator,
-        fake_time=fake_time,
-        testing=testing,
-    )
-    raise typer.Exit(_run(flags))
-
-
-def serve_flags(
-    *,
-    memory: bool,
-    faults: bool,
-    emulator: bool,
-    otel: bool = False,
-    fake_time: bool = False,
-    testing: bool = False,
-    stores: str | None,
-    store: list[str] | None,
-    **given: object,
-) -> dict[str, object]:
-    """The flags as settings; None means not given. `config show` uses the same ones."""
-    if stores is not None and store:
-        raise typer.BadParameter("give --stores or --store, not both")
-    places = tuple(store) if store else stores
-    switches = {
-        "memory": memory,
-        "faults": faults,
-        "emulator": emulator,
-        "otel": otel,
-        "fake_time": fake_time,
-        "testing": testing,
-    }
-    return {**given, **{key: on or None for key, on in switches.items()}, "stores": places}
-
-
-def _run(flags: dict[str, object]) -> int:
     import os
 
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.ops.compiled import warn_if_outdated
     from partibus.ops.logging import configure_logging
     from partibus.server.config import resolve_configuration
-    from partibus.server.failure import report
     from partibus.server.lifecycle import run
 
     configure_logging()
     warn_if_outdated()
-    try:
+    with reported_offline():
         configuration = resolve_configuration(flags, os.environ)
         settings = configuration.settings
         configure_logging(settings.log_level, form=settings.log_format, audit=settings.audit_log)
-    except (BusError, OSError) as error:
-        return report(error)
-    return run(configuration)
+    raise typer.Exit(run(configuration))

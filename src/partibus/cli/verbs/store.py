@@ -8,10 +8,11 @@ disk is almost full.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
 from partibus.cli.verbs.store_copy import copy
@@ -48,9 +49,11 @@ Places = Annotated[
 ]
 
 
-@app.callback()
-def store() -> None:
-    """Inspect and repair the stores."""
+class Keys(NamedTuple):
+    """Where the key of an encrypted directory is: in a file, or what a command prints."""
+
+    encryption_key_file: KeyFile = None
+    encryption_key_command: KeyCommand = None
 
 
 @app.command("list")
@@ -63,8 +66,7 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     `--disk-free-min` is free on its disk: messages can be received and settled, but not sent.
     Damaged messages that were found since the start are reported.
     """
-    server = server_at(place)
-    answer = server.ask("GET", "/stores")
+    answer = server_at(place).ask("GET", "/stores")
     if json:
         print_json(answer)
         return
@@ -94,12 +96,13 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
 
 
 @app.command()
+@gathers("keys", Keys)
 def check(
     data: Data = Path("partibus-data"),
     stores: Stores = None,
     place: Places = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
     json: AsJson = False,
 ) -> None:
     """Check everything in a data directory and report what is wrong; nothing is changed.
@@ -116,7 +119,6 @@ def check(
     from partibus.server.data_directory.check import check_data
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
-    keys = (encryption_key_file, encryption_key_command)
     reports = _offline(data, place, stores, check_data, keys)
     if json:
         print_json({"parts": [asdict(report) for report in reports]})
@@ -186,6 +188,7 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
 
 
 @app.command()
+@gathers("keys", Keys)
 def rekey(
     new_key_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The key from now on, in a file.")
@@ -194,8 +197,8 @@ def rekey(
         str | None, typer.Option(metavar="COMMAND", help="The same, as a command prints it.")
     ] = None,
     data: Data = Path("partibus-data"),
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    keys: Keys,
 ) -> None:
     """Change the key that opens an encrypted data directory.
 
@@ -208,7 +211,6 @@ def rekey(
     """
     from partibus.server.data_directory.encryption import rekey as change
 
-    keys = (encryption_key_file, encryption_key_command)
     _offline(data, None, None, lambda s: change(s, new_key_file, new_key_command), keys)
     print(f"{data} is opened with the new key from now on")
 
@@ -221,14 +223,11 @@ def _offline(
     places: list[str] | None,
     stores: int | None,
     work: "Callable[[ServeSettings], Result]",
-    keys: tuple[Path | None, str | None] = (None, None),
+    keys: Keys = Keys(),  # noqa: B008 - it is immutable
 ) -> Result:
     """Work on the directory of a stopped server; a refusal is one line and an exit code."""
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.data_directory.offline import offline_settings
-    from partibus.server.failure import report
 
-    try:
+    with reported_offline():
         return work(offline_settings(data, tuple(places or ()), stores, *keys))
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error

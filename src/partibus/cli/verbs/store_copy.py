@@ -3,8 +3,8 @@
 Owns the options and texts. `server.copying` copies and compares. Called by the table of verbs.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,10 +76,9 @@ def copy(
 
         partibus store copy --from partibus-data --to postgresql://bus@db.example.org/bus
     """
-    from partibus.domain.errors import BusError
+    from partibus.cli.failures import reported_offline
     from partibus.server.copying.copy import compare_buses, copy_bus
     from partibus.server.copying.ends import Named
-    from partibus.server.failure import report
 
     origin = Named(
         place=source,
@@ -89,33 +88,22 @@ def copy(
     )
     other = Named(place=target, stores=tuple(to_store or ()))
     watcher = _Bars()
-    try:
+    with reported_offline():
         if verify_only:
             found = compare_buses(origin, other, watcher)
         else:
             found = copy_bus(origin, other, decrypts=decrypt, watcher=watcher)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
     _show(found, other.is_cluster, json=json, is_copy=not verify_only)
 
 
 class _Bars:
     """Shows the progress."""
 
-    @contextlib.contextmanager
-    def stage(self, what: str, total: int) -> "Iterator[Callable[[int], None]]":
+    def stage(self, what: str, total: int) -> "AbstractContextManager[Callable[[int], None]]":
         """A bar for a part of the work."""
-        from partibus.cli.progress import progress_of
+        from partibus.cli.progress import progress_by_steps
 
-        done = 0
-        with progress_of(what, total) as show:
-
-            def advance(count: int) -> None:
-                nonlocal done
-                done += count
-                show(done)
-
-            yield advance
+        return progress_by_steps(what, total)
 
 
 def _show(found: "CopyReport", is_cluster: bool, *, json: bool, is_copy: bool) -> None:

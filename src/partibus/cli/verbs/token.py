@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson
 from partibus.cli.quantities import span_ms
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 app = typer.Typer(help="Create shared access signatures.", no_args_is_help=True)
-
-
-@app.callback()
-def token() -> None:
-    """Create shared access signatures."""
 
 
 @app.command()
@@ -68,14 +63,10 @@ def create(
     resource = f"{place.url}/{entity}" if http else connection.audience(entity)
     expires_s = int(time.time()) + max(1, lasting // 1000)
     made = sas_token(resource, connection.policy, connection.key, expires_s)
-    if json:
-        print_json(
-            {
-                "token": made,
-                "resource": resource,
-                "policy": connection.policy,
-                "expires_at": format_moment(expires_s * 1000),
-            }
-        )
-    else:
-        typer.echo(made)
+    answer = {
+        "token": made,
+        "resource": resource,
+        "policy": connection.policy,
+        "expires_at": format_moment(expires_s * 1000),
+    }
+    print_answer(answer, json, made)

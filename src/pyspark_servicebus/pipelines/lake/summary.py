@@ -7,10 +7,11 @@ uses. It must never open a data file.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.lake import manifest
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 

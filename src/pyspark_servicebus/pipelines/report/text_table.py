@@ -4,7 +4,10 @@ Owns columns that line up, times in UTC, and texts cut to a width. Pure.
 """
 
 import datetime
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 
 def text_table(
@@ -31,7 +34,12 @@ def short(text: str, characters_max: int) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1] + "\u2026"
 
 
-def plain_json(value: object) -> object:
+def report_json(report: Any) -> str:
+    """A report, which is a dataclass, for programs."""
+    return json.dumps(asdict(report), default=_plain_json, indent=2, ensure_ascii=False)
+
+
+def _plain_json(value: object) -> object:
     """What JSON has no form for; a time becomes text."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")

@@ -1,21 +1,8 @@
 """Numbers as people read them in reports.
 
-Owns sizes and spans in words, for the reports of all pipelines. Pure.
+Owns spans and counts in words, for the reports of all pipelines; sizes are in `domain.quantities`.
+Pure.
 """
-
-from typing import Final
-
-_STEP: Final = 1024
-
-
-def format_bytes(count: int) -> str:
-    """A size: 512 B, 1.3 MiB."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < _STEP:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _STEP
-    return f"{size:.1f} TiB"
 
 
 def format_span(seconds: float) -> str:
@@ -27,6 +14,6 @@ def format_span(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
-def counted(count: int, word: str) -> str:
+def counted(count: int, one: str, many: str = "") -> str:
     """1 window, 2 windows."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -51,20 +51,6 @@ class Progress(Protocol):
         """It has ended, successfully or not."""
 
 
-class _Silent:
-    def started(self, name: str, total: int | None) -> None:
-        pass
-
-    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        pass
-
-    def finished(self) -> None:
-        pass
-
-
-SILENT: Final[Progress] = _Silent()
-
-
 class Several:
     """Passes everything on to several watchers."""
 
@@ -82,6 +68,9 @@ class Several:
     def finished(self) -> None:
         for watcher in self._watchers:
             watcher.finished()
+
+
+SILENT: Final[Progress] = Several()
 
 
 class ConsoleProgress:
@@ -163,9 +152,8 @@ def watch(
     try:
         while query.isActive:
             _tell(query, progress, seen, rows_of)
-            time.sleep(
-                POLL_S
-            )  # here rather than in the JVM, so that Ctrl-C leaves nothing half done
+            # Here rather than in the JVM, so that Ctrl-C leaves nothing half done.
+            time.sleep(POLL_S)
         _tell(query, progress, seen, rows_of)
         query.awaitTermination()
     except KeyboardInterrupt:

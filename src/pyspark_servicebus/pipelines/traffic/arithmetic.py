@@ -5,6 +5,7 @@ numbers out.
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -45,10 +46,7 @@ def gini(counts: Mapping[int, int]) -> float:
 
 def histogram_of(values: Iterable[int]) -> dict[int, int]:
     """How many holders have each value."""
-    found: dict[int, int] = {}
-    for value in values:
-        found[value] = found.get(value, 0) + 1
-    return found
+    return dict(Counter(values))
 
 
 def concentration(counts: Mapping[int, int]) -> tuple[list[float], list[float]]:
@@ -118,11 +116,6 @@ def longest_gap(values: Sequence[float]) -> tuple[int, int] | None:
                 best = begin, index - begin
             begin = index + 1
     return best
-
-
-def age_bucket(age_s: float) -> int:
-    """The bucket of an age."""
-    return next((n for n, limit in enumerate(AGES_S) if age_s < limit), len(AGES_S))
 
 
 def age_at(bins: Mapping[int, int], share: float) -> float:

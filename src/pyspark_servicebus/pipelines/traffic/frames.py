@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _COLUMNS: Final = ("fragment", "enqueued_time", "delivery_count", "session_id", "partition_key")
-FACTS: Final = ("window_start", "entity", "fragment", "key")
 KEY_CHARACTERS_MAX: Final = 200
 Buckets = dict[str, dict[int, int]]
 """Of each entity, how many have each value."""
@@ -96,7 +95,7 @@ def captured_messages(spark: "SparkSession", path: str, measured: Measured) -> "
         frame = spark.read.option("recursiveFileLookup", "true").parquet(path)
     except AnalysisException as error:
         raise SettingsError(
-            f"captured: {path} holds no Parquet that can be read: {error.getCondition()}."
+            f"captured: {path} holds no Parquet files that can be read: {error.getCondition()}."
         ) from None
     if "enqueued_time" not in frame.columns:
         raise SettingsError(

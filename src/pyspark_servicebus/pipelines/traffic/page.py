@@ -7,10 +7,10 @@ table, and every entity in a line. `pipelines.report.page` owns the look.
 from collections.abc import Sequence
 from typing import Final
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart
 from pyspark_servicebus.pipelines.report.page import Column, Page
 from pyspark_servicebus.pipelines.report.text_table import moment
-from pyspark_servicebus.pipelines.report.wording import format_bytes
 from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, percent
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 

@@ -5,12 +5,14 @@ one without keys none of keys. `chart_marks` draws the elements.
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.report.charts import Chart, Theme
 from pyspark_servicebus.pipelines.report.text_table import short
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.traffic.arithmetic import (
     AGE_NAMES,
     concentration,
@@ -140,9 +142,9 @@ def _series(
     step: datetime.timedelta,
 ) -> dict[str, list[float]]:
     """Rates by entity, the largest first, the small ones combined."""
-    totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for window in report.windows:
-        totals[window.entity] = totals.get(window.entity, 0) + measure(window)
+        totals[window.entity] += measure(window)
     order = sorted(totals, key=lambda entity: (-totals[entity], entity))
     named = order if len(order) <= SERIES_MAX + 1 else order[:SERIES_MAX]
     names = [*named, "others"] if len(order) > len(named) else named
@@ -331,8 +333,7 @@ def cursor_chart(report: TrafficReport) -> Chart | None:
 
 
 def _together(by_entity: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
-    sums: dict[int, int] = {}
+    sums: Counter[int] = Counter()
     for counts in by_entity.values():
-        for value, count in counts.items():
-            sums[value] = sums.get(value, 0) + count
+        sums.update(counts)
     return sums

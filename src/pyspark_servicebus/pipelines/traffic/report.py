@@ -4,15 +4,14 @@ Owns the numbers of a report. It is made once by the pipeline and read by people
 and the page; it must never query anything itself.
 """
 
-import dataclasses
 import datetime
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from partibus.domain.quantities import format_bytes
+from pyspark_servicebus.pipelines.report.text_table import moment, report_json, short, text_table
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, gini, histogram_of, percent
 
 Time = datetime.datetime
@@ -126,15 +125,8 @@ class TrafficReport:
     def bytes(self) -> int:
         return sum(entity.bytes for entity in self.entities)
 
-    @property
-    def busiest(self) -> EntityTraffic:
-        """The entity with the most messages; there must be one."""
-        return max(self.entities, key=lambda entity: entity.messages)
-
     def as_json(self) -> str:
-        return json.dumps(
-            dataclasses.asdict(self), default=plain_json, indent=2, ensure_ascii=False
-        )
+        return report_json(self)
 
     def headline(self) -> str:
         """The finding in a sentence."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
@@ -281,4 +281,3 @@ _KINDS: Final[dict[str, _Kind]] = {
     "rows": _Kind(_rows, "text", ("arguments",)),
     "stateful": _Kind(_stateful, "text", ("key", "forget_after", "arguments")),
 }
-STEP_KINDS: Final = cast("tuple[str, ...]", tuple(_KINDS))

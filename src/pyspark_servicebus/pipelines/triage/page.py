@@ -9,10 +9,11 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart, Theme
 from pyspark_servicebus.pipelines.report.page import Column, Page, table_html
 from pyspark_servicebus.pipelines.report.text_table import moment
-from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.triage.report import Cause, DeadLetterReport
 
 if TYPE_CHECKING:

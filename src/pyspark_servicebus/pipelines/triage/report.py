@@ -4,13 +4,12 @@ Owns the numbers of a report and their form on a terminal. It is made once by th
 by people and programs; `triage.page` makes the page for a browser.
 """
 
-import dataclasses
 import datetime
-import json
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
+from pyspark_servicebus.pipelines.report.text_table import moment, report_json, short, text_table
+from pyspark_servicebus.pipelines.report.wording import counted
 
 CAUSES_SHOWN: Final = 20
 SHAPE_SHOWN: Final = 90
@@ -102,12 +101,10 @@ class DeadLetterReport:
         if not self.failed:
             return None
         were = "was" if self.failed == 1 else "were"
-        return f"{_plural(self.failed, 'dead letter')} {were} not moved; the report says which."
+        return f"{counted(self.failed, 'dead letter')} {were} not moved; the report says which."
 
     def as_json(self) -> str:
-        return json.dumps(
-            dataclasses.asdict(self), default=plain_json, indent=2, ensure_ascii=False
-        )
+        return report_json(self)
 
     def as_text(self) -> str:
         parts = [self.headline()]
@@ -124,11 +121,11 @@ class DeadLetterReport:
     def headline(self) -> str:
         """The finding in a sentence."""
         if not self.total:
-            return f"No dead letters in {_plural(self.entities_looked_at, 'entity', 'entities')}."
+            return f"No dead letters in {counted(self.entities_looked_at, 'entity', 'entities')}."
         having = len({cause.entity for cause in self.causes})
         text = (
-            f"{_plural(self.total, 'dead letter')} in {_plural(having, 'entity', 'entities')}, for "
-            f"{_plural(len(self.causes) + self.causes_left_off, 'cause')}"
+            f"{counted(self.total, 'dead letter')} in {counted(having, 'entity', 'entities')}, for "
+            f"{counted(len(self.causes) + self.causes_left_off, 'cause')}"
         )
         top = self.causes[0]
         share = round(100 * top.count / self.total)
@@ -149,7 +146,7 @@ class DeadLetterReport:
         heads = ("count", "entity", "reason", "text", "first", "last")
         table = text_table(heads, rows, right=(0,))
         left = len(self.causes) + self.causes_left_off - CAUSES_SHOWN
-        return table + (f"\n... and {_plural(left, 'cause')} more" if left > 0 else "")
+        return table + (f"\n... and {counted(left, 'cause')} more" if left > 0 else "")
 
     def _rule_table(self) -> str:
         rows = [self._rule_row(rule) for rule in self.rules]
@@ -165,7 +162,3 @@ class DeadLetterReport:
         row = (rule.rule, rule.action, f"{rule.matched:,}")
         ends = (rule.done, rule.failed, rule.gone, rule.held)
         return (*row, *(f"{n:,}" for n in ((rule.unfixable,) if self.is_dry_run else ends)))
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -17,7 +17,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +49,9 @@ class _RuleTable:
     name: str = setting("A name for the reports.")
     action: str = setting("What is done.", choices=ACTIONS)
     target: str | None = setting("A queue or topic to send to.", default=None)
-    max_attempts: int | None = setting("Send so often.", "number", default=None, least=1)
+    max_attempts: int | None = setting(
+        "Send it at most this often.", "number", default=None, least=1
+    )
     delay_ms: int = setting("Wait before it comes again.", "duration", default=0)
     backoff: float = setting("The factor for every attempt.", "real", default=1.0, least=1)
     delay_max_ms: int | None = setting("Never wait longer.", "duration", default=None)
@@ -155,18 +157,11 @@ class _Reading:
         if plain is None or when is None or len(self.complaints) > before:
             return None
         return Rule(
-            name=plain.name,
-            action=plain.action,
+            **asdict(plain),
             when=when,
-            target=plain.target,
             set_properties=changes,
             remove_properties=removed,
             body_merge=merge,
-            max_attempts=plain.max_attempts,
-            delay_ms=plain.delay_ms,
-            backoff=plain.backoff,
-            delay_max_ms=plain.delay_max_ms,
-            message_id=plain.message_id,
         )
 
     def _known(self, index: int, table: Mapping[str, object], keys: tuple[str, ...]) -> None:
@@ -195,7 +190,7 @@ class _Reading:
         for key, actions in _NEEDLESS.items():
             if key in table and action not in actions:
                 allowed = " or ".join(actions)
-                self.complain(index, key, f"it means nothing with {action}; it is for {allowed}.")
+                self.complain(index, key, f"it has no effect with {action}; it is for {allowed}.")
         if "delay" not in table and ({"backoff", "delay_max"} & set(table)):
             key = "backoff" if "backoff" in table else "delay_max"
             self.complain(index, key, 'it needs a delay to begin with; write delay = "30s" too.')
@@ -250,7 +245,9 @@ class _Reading:
     def _attempts(self, index: int, given: object) -> tuple[int, int]:
         match = _RANGE.fullmatch(str(given).strip())
         if match is None or isinstance(given, bool | float):
-            self.complain(index, "attempts", f"{given!r} is none; write 0, '<3' or '>=3'.")
+            self.complain(
+                index, "attempts", f"{given!r} is not a valid count; write 0, '<3' or '>=3'."
+            )
             return 0, _EVER
         number = int(match["number"])
         return {

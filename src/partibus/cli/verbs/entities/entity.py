@@ -37,8 +37,7 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
     Counts are sums over the fragments: active messages wait or are locked, dead letters are in the
     dead-letter queue. Limited means that some fragments are down, Unavailable that all are.
     """
-    server = server_at(place)
-    answer = server.ask("GET", "/entities")
+    answer = server_at(place).ask("GET", "/entities")
     if json:
         print_json(answer)
         return
@@ -57,8 +56,7 @@ def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
     entity without partitioning has one. With --json the entity's properties are shown too. If the
     entity does not exist, the exit code is 4.
     """
-    server = server_at(place)
-    answer = server.ask("GET", f"/entities/{name}")
+    answer = server_at(place).ask("GET", f"/entities/{name}")
     if json:
         print_json(answer)
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from partibus.cli.entities.namespace_import import Result
     from partibus.cli.place import Place
 
-app = typer.Typer(help="All entities in one file, and namespaces for tests.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(hosted_namespace.app)
 
 
@@ -26,8 +26,8 @@ app.add_typer(hosted_namespace.app)
 def namespace() -> None:
     """All entities in one file, and namespaces for tests.
 
-    Take a namespace from one server (or from Azure) to another, or keep it under version control.
-    On a server for tests (`partibus serve --testing`), make one for each test.
+    Copy a namespace from one server (or from Azure) to another, or keep it under version control.
+    On a server for tests (`partibus serve --testing`), create one for each test.
     """
 
 

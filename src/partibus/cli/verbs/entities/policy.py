@@ -5,15 +5,17 @@ is valid, over its JSON interface. Keys are shown only on request. Called by the
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
-from partibus.cli.verbs.store import KeyCommand, KeyFile
+from partibus.cli.verbs.store import Keys
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -92,14 +94,15 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
 
 @app.command()
 @perhaps_on_server
+@gathers("encryption", Keys)
 def show(
     find: "Callable[[], Place]",
     name: Name,
     entity: OnEntity = "",
     keys: WithKeys = False,
     data: InDirectory = None,
-    encryption_key_file: KeyFile = None,
-    encryption_key_command: KeyCommand = None,
+    *,
+    encryption: Keys,
     json: AsJson = False,
 ) -> None:
     """Show a policy: its rights and, with --keys, its keys.
@@ -114,8 +117,7 @@ def show(
         partibus policy show RootManageSharedAccessKey --keys --data partibus-data
     """
     if data is not None:
-        opens = (encryption_key_file, encryption_key_command)
-        policy = _chosen(_policies_in(data, entity, opens), entity, name)
+        policy = _chosen(_policies_in(data, entity, encryption), entity, name)
         _tell(None, entity, policy, keys, json)
     else:
         place = find()
@@ -222,7 +224,7 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
     return found
 
 
-def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) -> list[Policy]:
+def _policies_in(data: Path, entity: str, keys: Keys) -> list[Policy]:
     """The same from a data directory: for a server whose key nobody knows any more."""
     from partibus.control.catalog_database import read_policies
     from partibus.control.catalog_sealed import SealedCatalog
@@ -231,11 +233,7 @@ def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) 
     from partibus.server.config import ServeSettings
     from partibus.server.data_directory.encryption import vault_of
 
-    file_of_key, command = keys
-    settings = ServeSettings(
-        data=data, encryption_key_file=file_of_key, encryption_key_command=command
-    )
-    vault = vault_of(settings)
+    vault = vault_of(ServeSettings(data=data, **keys._asdict()))
     file = data / "catalog.db"
     # No working copy: the image is opened in memory.
     encrypted = None if vault is None else SealedCatalog(file, data, vault.catalog_sealer())
@@ -302,7 +300,11 @@ def _tell(
     """A data directory does not know the server's address: then there is no connection string."""
     shown = _shown(policy, with_keys)
     if with_keys and place is not None:
-        shown["connection_string"] = _connection_string(place, entity, policy)
+        # For programs: the same endpoint, with the primary key of this policy.
+        named = {"policy": policy["name"], "key": policy["primary_key"], "token": None}
+        shown["connection_string"] = replace(
+            place.connection, **named, entity_path=entity or None
+        ).text()
     if as_json:
         print_json(shown)
         return
@@ -312,16 +314,3 @@ def _tell(
         typer.echo(f"secondary key      {policy['secondary_key']}")
     if "connection_string" in shown:
         typer.echo(f"connection string  {shown['connection_string']}")
-
-
-def _connection_string(place: "Place", entity: str, policy: Policy) -> str:
-    """For programs: the same endpoint, with the primary key of this policy."""
-    connection = place.connection
-    endpoint = connection.audience("")
-    parts = [f"Endpoint={endpoint.rstrip('/')}", f"SharedAccessKeyName={policy['name']}"]
-    parts.append(f"SharedAccessKey={policy['primary_key']}")
-    if entity:
-        parts.append(f"EntityPath={entity}")
-    if connection.is_emulator:
-        parts.append("UseDevelopmentEmulator=true")
-    return ";".join(parts) + ";"

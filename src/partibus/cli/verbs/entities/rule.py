@@ -5,7 +5,8 @@ file or of a live server (`rule_sources`) and are evaluated here, as the server 
 nothing is sent. `rule_report` prints the answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
@@ -178,20 +179,27 @@ def explain(
 def _source(find: "Callable[[], Place]", config: Path | None, topic: str | None) -> "RuleSource":
     """The selected rules: those of a file if one is given, else those of the server."""
     from partibus.cli.entities.rule_sources import rules_of_file, rules_of_server
-    from partibus.domain.errors import BusError, ConfigError
-    from partibus.rules.errors import RuleRefused
-    from partibus.server.failure import report
+    from partibus.cli.failures import reported_offline
 
     if config is None:
         place = find()
-        try:
+        with _rules_reported():
             return rules_of_server(place, topic)
-        except RuleRefused as error:
-            raise typer.Exit(report(ConfigError(error.reason))) from error
-    try:
+    with reported_offline():
         return rules_of_file(config)
-    except (BusError, OSError) as error:
-        raise typer.Exit(report(error)) from error
+
+
+@contextmanager
+def _rules_reported() -> Iterator[None]:
+    """A rule that is wrong is reported like a file that is wrong."""
+    from partibus.domain.errors import ConfigError
+    from partibus.rules.errors import RuleRefused
+    from partibus.server.failure import report
+
+    try:
+        yield
+    except RuleRefused as error:
+        raise typer.Exit(report(ConfigError(error.reason))) from error
 
 
 def _topic_of(subscription: str) -> str:
@@ -212,19 +220,14 @@ def _reach_of(source: "RuleSource", path: str, view: "MappingView") -> "Reach":
 
 def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
     from partibus.domain.entity import FilterType, RuleSpec
-    from partibus.domain.errors import ConfigError
     from partibus.rules.check import check_rule
-    from partibus.rules.errors import RuleRefused
     from partibus.rules.explain import explain_rule
     from partibus.rules.reach import Reach, copies_of
     from partibus.rules.ruleset import SubscriptionRules
-    from partibus.server.failure import report
 
     rule = RuleSpec(name="tried", filter_type=FilterType.SQL, sql_expression=sql, action=action)
-    try:
+    with _rules_reported():
         check_rule(rule)
-    except RuleRefused as error:
-        raise typer.Exit(report(ConfigError(error.reason))) from error
     copies = copies_of(SubscriptionRules(0, (rule,)), view)
     return Reach("the message", copies, [explain_rule(rule, view)])
 

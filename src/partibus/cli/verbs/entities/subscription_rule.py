@@ -6,12 +6,12 @@ with the position of the mistake.
 
 import datetime
 import json as jsonlib
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
 from partibus.cli.verbs.entities import rule as rule_trial
@@ -61,6 +61,17 @@ def rule() -> None:
     """
 
 
+class Owner(NamedTuple):
+    """The subscription that has the rules."""
+
+    topic: Topic
+    subscription: Subscription
+
+    @property
+    def path(self) -> str:
+        return f"{self.topic}/Subscriptions/{self.subscription}"
+
+
 def _rule_fields(
     name: Name,
     sql_filter: SqlFilter = None,
@@ -82,14 +93,9 @@ def _rule_fields(
 
 @app.command()
 @on_server
+@gathers("owner", Owner)
 @gathers("fields", _rule_fields)
-def create(
-    place: "Place",
-    topic: Topic,
-    subscription: Subscription,
-    fields: dict[str, Any],
-    json: AsJson = False,
-) -> None:
+def create(place: "Place", owner: Owner, fields: dict[str, Any], json: AsJson = False) -> None:
     """Create a rule; without a filter it selects every message.
 
     Examples:
@@ -100,15 +106,14 @@ def create(
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
-        made = atom.put_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} created")
+        made = atom.put_rule(*owner, fields)
+    print_answer(made, json, f"rule {fields['name']} of {owner.path} created")
 
 
 @app.command()
 @on_server
-def show(
-    place: "Place", topic: Topic, subscription: Subscription, name: Name, json: AsJson = False
-) -> None:
+@gathers("owner", Owner)
+def show(place: "Place", owner: Owner, name: Name, json: AsJson = False) -> None:
     """Show a rule: its filter and its action.
 
     Example:
@@ -118,7 +123,7 @@ def show(
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
-        found = atom.get_rule(topic, subscription, name)
+        found = atom.get_rule(*owner, name)
     if json:
         print_json(found)
     else:
@@ -129,9 +134,8 @@ def show(
 
 @app.command("list")
 @on_server
-def list_rules(
-    place: "Place", topic: Topic, subscription: Subscription, json: AsJson = False
-) -> None:
+@gathers("owner", Owner)
+def list_rules(place: "Place", owner: Owner, json: AsJson = False) -> None:
     """List the rules of a subscription.
 
     Example:
@@ -141,30 +145,25 @@ def list_rules(
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
-        atom.get("subscription", f"{topic}/Subscriptions/{subscription}")
-        found = list(atom.rules(topic, subscription))
+        atom.get("subscription", owner.path)
+        found = list(atom.rules(*owner))
     if json:
         print_json({"rules": found})
     elif not found:
-        typer.echo(f"{topic}/Subscriptions/{subscription} has no rules; it takes nothing.")
+        typer.echo(f"{owner.path} has no rules; it receives no messages.")
     else:
         from partibus.cli.tables import print_table
 
-        columns = ("rule", "takes", "action")
+        columns = ("rule", "selects", "action")
         rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
         print_table(columns, rows, text_columns=columns)
 
 
 @app.command()
 @on_server
+@gathers("owner", Owner)
 @gathers("fields", _rule_fields)
-def update(
-    place: "Place",
-    topic: Topic,
-    subscription: Subscription,
-    fields: dict[str, Any],
-    json: AsJson = False,
-) -> None:
+def update(place: "Place", owner: Owner, fields: dict[str, Any], json: AsJson = False) -> None:
     """Replace the filter and the action of a rule.
 
     Example:
@@ -174,15 +173,14 @@ def update(
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
-        made = atom.change_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} updated")
+        made = atom.change_rule(*owner, fields)
+    print_answer(made, json, f"rule {fields['name']} of {owner.path} updated")
 
 
 @app.command()
 @on_server
-def delete(
-    place: "Place", topic: Topic, subscription: Subscription, name: Name, yes: Yes = False
-) -> None:
+@gathers("owner", Owner)
+def delete(place: "Place", owner: Owner, name: Name, yes: Yes = False) -> None:
     """Delete a rule; messages that were already selected stay.
 
     Example:
@@ -193,10 +191,10 @@ def delete(
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
-        atom.get_rule(topic, subscription, name)
-        confirm(f"Delete rule '{name}' of {topic}/Subscriptions/{subscription}?", yes)
-        atom.delete_rule(topic, subscription, name)
-    typer.echo(f"rule {name} of {topic}/Subscriptions/{subscription} deleted")
+        atom.get_rule(*owner, name)
+        confirm(f"Delete rule '{name}' of {owner.path}?", yes)
+        atom.delete_rule(*owner, name)
+    typer.echo(f"rule {name} of {owner.path} deleted")
 
 
 def _conditions(correlation: list[str], properties: list[str]) -> dict[str, Any]:
@@ -240,10 +238,3 @@ def _format_value(value: object) -> str:
     if isinstance(value, dict):  # a time or a duration
         return " ".join(f"{kind} {jsonlib.dumps(text)}" for kind, text in value.items())
     return jsonlib.dumps(value)
-
-
-def _tell(rule: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        print_json(rule)
-    else:
-        typer.echo(text)

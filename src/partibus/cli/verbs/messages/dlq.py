@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
     from partibus.client.message import IncomingMessage
 
-app = typer.Typer(help="Inspect, resubmit and delete dead letters.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def dlq() -> None:
     """Inspect, resubmit and delete dead letters.
 
-    A message is dead-lettered when it was delivered too often, expired, was forwarded in vain, or
-    when a receiver said so. It stays in the entity's dead-letter queue until somebody acts.
+    A message is dead-lettered after too many deliveries, when it expires or cannot be forwarded, or
+    by a receiver. It stays in the entity's dead-letter queue until it is received or deleted.
     """
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer
 from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination, LookOption, ShownMax
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from partibus.client.message import OutgoingMessage
 
 app = typer.Typer(help="Send messages for later, list and cancel them.", no_args_is_help=True)
-
-
-@app.callback()
-def schedule() -> None:
-    """Send messages for later, list and cancel them."""
 
 
 @app.command()
@@ -62,10 +57,8 @@ async def create(
     async with place.open() as bus:
         (number,) = await (await bus.management(entity)).schedule([message])
     when = format_moment(message.scheduled_ms)
-    if json:
-        print_json({"entity": entity, "sequence_number": number, "scheduled_enqueue_time": when})
-    else:
-        typer.echo(f"{entity}: message {number} becomes active at {when}")
+    answer = {"entity": entity, "sequence_number": number, "scheduled_enqueue_time": when}
+    print_answer(answer, json, f"{entity}: message {number} becomes active at {when}")
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer
 from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination
 from partibus.cli.quantities import rate_per_s
@@ -107,10 +107,8 @@ async def send(
     else:
         messages, total = from_lines(template, input, jsonl), None
     sent, seconds = await _send(place, entity, messages, total, batch, rate)
-    if json:
-        print_json({"entity": entity, "sent": sent, "seconds": round(seconds, 3)})
-    else:
-        typer.echo(f"{entity}: {sent} {'message' if sent == 1 else 'messages'} sent")
+    answer = {"entity": entity, "sent": sent, "seconds": round(seconds, 3)}
+    print_answer(answer, json, f"{entity}: {sent} {'message' if sent == 1 else 'messages'} sent")
 
 
 def check_input(

@@ -28,11 +28,6 @@ app.add_typer(state_app, name="state")
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
 
 
-@app.callback()
-def session() -> None:
-    """Inspect sessions and their state."""
-
-
 @app.command("list")
 @on_server
 async def list_sessions(place: "Place", entity: Entity, json: AsJson = False) -> None:

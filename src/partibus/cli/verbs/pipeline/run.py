@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of
 from pyspark_servicebus.pipelines.run.execution import Execution
@@ -104,18 +104,14 @@ def check(
     # Columns are checked on this machine, whatever the master.
     with session_for_check(dataclasses.replace(running, master=None)) as spark:
         report = check_declared(spark, declared)
-    if running.json:
-        print_json(
-            {
-                "ok": True,
-                "name": report.name,
-                "kind": report.kind,
-                "schedule": report.schedule,
-                "columns": report.columns,
-            }
-        )
-    else:
-        typer.echo(f"{report.as_text()} {reached}".rstrip())
+    answer = {
+        "ok": True,
+        "name": report.name,
+        "kind": report.kind,
+        "schedule": report.schedule,
+        "columns": report.columns,
+    }
+    print_answer(answer, running.json, f"{report.as_text()} {reached}".rstrip())
 
 
 def _declared(place: "Place", file: Path, running: Execution) -> "Declared":

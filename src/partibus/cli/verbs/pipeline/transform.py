@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server, print_answer
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
@@ -65,10 +65,8 @@ def _check(settings: TransformSettings, running: Execution) -> None:
 
     with session_for_check(running) as spark:
         checked = check_transform(spark, settings)
-    if running.json:
-        print_json({"ok": True, "name": settings.owner, "columns": checked.columns()})
-    else:
-        typer.echo(f"{settings.owner}: it would work. {checked.as_text()}")
+    answer = {"ok": True, "name": settings.owner, "columns": checked.columns()}
+    print_answer(answer, running.json, f"{settings.owner}: it would work. {checked.as_text()}")
 
 
 def _statement(sql: str) -> str:

@@ -150,7 +150,7 @@ HEAD = '[[rule]]\nname = "r"\n'
         (HEAD + 'action = "fix"', "line 3, rule 'r', action: fix changes nothing; give set"),
         (
             HEAD + 'action = "purge"\ntarget = "q"',
-            "line 4, rule 'r', target: it means nothing with purge; it is for resubmit or fix",
+            "line 4, rule 'r', target: it has no effect with purge; it is for resubmit or fix",
         ),
         (
             HEAD + 'action = "fix"\nbody_merge = "{currency: 1}"',
@@ -168,7 +168,7 @@ HEAD = '[[rule]]\nname = "r"\n'
         ),
         (
             HEAD + 'action = "leave"\nwhen = { attempts = "few" }',
-            "line 4, rule 'r', attempts: 'few' is none; write 0, '<3' or '>=3'.",
+            "line 4, rule 'r', attempts: 'few' is not a valid count; write 0, '<3' or '>=3'.",
         ),
         (
             HEAD + 'action = "leave"\nwhen = { older_than = 5 }',
