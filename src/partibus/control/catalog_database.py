@@ -117,6 +117,7 @@ class CatalogDatabase:
         self.changes = ChangeLog(self._connection)
         self._version = 0
         self._is_sealed = True
+        """Whether digests are kept; earlier releases kept none."""
         self.identity = CatalogIdentity(self._connection)
         try:
             self._prepare()
@@ -156,11 +157,6 @@ class CatalogDatabase:
         else:
             self._is_sealed = version == SCHEMA_VERSION
             self._check()
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether digests are kept; earlier releases kept none."""
-        return self._is_sealed
 
     def _make(self) -> None:
         """Create an empty catalog with a new namespace id."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from partibus.control.leases.view import LeaseView
+from partibus.control.lease_view import LeaseView
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.control.postgres import lease_rows
 from partibus.control.postgres.lease_rows import LeaseRows, Pulse
