@@ -6,7 +6,6 @@ Called by the run between two steps.
 
 from random import Random
 
-from partibus.domain.errors import BusError
 from partibus.simulation.disk import SYNC_US, SimulatedDisk
 from partibus.simulation.injecting import Injecting, hits, pick
 from partibus.simulation.net import Net
@@ -97,13 +96,10 @@ class Injector(Injecting):
             return
         error = process.start()
         if error is not None:
-            self._refuse(process, error)
+            self._world.faults.append(f"{process.name} cannot start: {error.text}")
         self._world.note(process.name, STARTS if process.is_up else "dies while it starts")
         if not process.is_up:
             self._world.after(50_000, self._restart, process)
-
-    def _refuse(self, process: SimulatedProcess, error: BusError) -> None:
-        self._world.faults.append(f"{process.name} cannot start: {error.text}")
 
     def _up(self, chance: Random) -> SimulatedProcess | None:
         return pick(chance, [process for process in self._processes if process.is_up])
