@@ -289,7 +289,7 @@ BUGS = (
     ),
     Bug(
         "never give back a lane whose lease was taken without an answer",
-        "control/leases/view.py",
+        "control/lease_view.py",
         "        return frozenset(lane for lane, owner in owners if owner == self.node) - "
         "self._held",
         "        return frozenset(lane for lane, _ in owners if lane < 0)",

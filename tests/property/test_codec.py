@@ -10,11 +10,11 @@ from partibus.amqp.codec.sections import (
     annotation_items,
     decode_application_properties,
     decode_properties,
-    message_id_and_group_id,
     parse_sections,
     split_batch,
 )
 from support.amqp_values import VALUES, same
+from support.section_ids import message_id_and_group_id
 
 
 @st.composite

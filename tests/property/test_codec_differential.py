@@ -25,7 +25,6 @@ from partibus.amqp.codec.sections import (
     encode_application_properties,
     encode_header,
     encode_properties,
-    message_id_and_group_id,
     parse_sections,
     split_batch,
 )
@@ -49,6 +48,7 @@ from partibus.amqp.codec.types import (
     UShort,
 )
 from support.amqp_values import BINARIES, ELEMENTS, SCALARS, TEXTS, UUIDS, WORDS, same
+from support.section_ids import message_id_and_group_id
 
 KEYS = st.text(max_size=10)
 TREES = st.recursive(

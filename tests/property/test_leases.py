@@ -8,9 +8,9 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.control.leases.memory import MemoryLeases, MemoryOwnership
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.testing.clock import ManualClock
+from support.memory_leases import MemoryLeases, MemoryOwnership
 
 LANES = 5
 NODES = 3

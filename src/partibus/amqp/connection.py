@@ -436,7 +436,6 @@ class Connection:
         return channel
 
     def _take_end(self, session: Session, error: AmqpError | None, events: list[Event]) -> None:
-        session.end_received = True
         session.end(None)
         del self._channels_in[session.remote_channel]
         del self.sessions[session.channel]

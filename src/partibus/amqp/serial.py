@@ -1,6 +1,6 @@
 """Serial number arithmetic on 32 bits (RFC 1982), for delivery ids and counts [2.8.10].
 
-Owns comparison and addition of numbers that wrap from 4294967295 to 0. Must never see a number
+Owns the distance between numbers that wrap from 4294967295 to 0. Must never see a number
 outside 0..4294967295; the performative readers return none. Called by sessions and links wherever a
 delivery-id, transfer-id or delivery-count advances.
 """
@@ -11,11 +11,6 @@ SERIAL_MAX: Final = 0xFFFFFFFF
 _HALF: Final = 0x80000000
 
 
-def add(serial: int, n: int) -> int:
-    """`serial` moved on by `n`, wrapping; a negative `n` moves it back."""
-    return (serial + n) & SERIAL_MAX
-
-
 def distance(start: int, stop: int) -> int:
     """How far `stop` is after `start`; negative when it is before.
 
@@ -23,10 +18,3 @@ def distance(start: int, stop: int) -> int:
     1982, 3.2]; a peer may send it, so it is read as "before" in either direction.
     """
     return ((stop - start + _HALF) & SERIAL_MAX) - _HALF
-
-
-def compare(a: int, b: int) -> int:
-    """-1 when `a` comes before `b`, 0 when they are equal, 1 when it comes after."""
-    if a == b:
-        return 0
-    return -1 if (a - b) & _HALF else 1

@@ -58,7 +58,6 @@ class Session:
         "connection",
         "context",
         "dirty",
-        "end_received",
         "end_sent",
         "failed",
         "incoming_left",
@@ -82,7 +81,6 @@ class Session:
         # Usable: begun by us and ended by neither side.
         self.active = True
         self.end_sent = False
-        self.end_received = False
         self.failed = False
         self.links: dict[int, Link] = {}
         self._remote_handles: dict[int, Link] = {}

@@ -24,6 +24,13 @@ from partibus.gateway.tracing import Tracing
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
 Result = TypeVar("Result")
+OfFragments = (
+    asked.FindRequest
+    | asked.RenewRequest
+    | asked.SettleRequest
+    | asked.ReleaseRequest
+    | asked.ListRequest
+)
 _SUBQUEUES: Final[dict[str, SubQueueType | None]] = {
     "none": SubQueueType.MAIN,
     "deadletter": SubQueueType.DEAD_LETTER,
@@ -86,10 +93,8 @@ class BulkService:
 
     async def find(self, request: asked.FindRequest) -> Fields:
         """The first message of each fragment from a time on."""
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: cursors.FindTime(answer, request.timestamp_ms),
-            _number,
+        return await self._ask(
+            request, lambda answer: cursors.FindTime(answer, request.timestamp_ms), _number
         )
 
     async def check_filter(self, request: asked.FilterRequest) -> Fields:
@@ -111,38 +116,22 @@ class BulkService:
 
     async def renew(self, request: asked.RenewRequest) -> Fields:
         """Extend a claim."""
-        claim = (request.owner, request.epoch, request.start)
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: claims.RenewClaim(answer, *claim, request.duration_ms),
-            _claim,
-        )
+        claim = (request.owner, request.epoch, request.start, request.duration_ms)
+        return await self._ask(request, lambda answer: claims.RenewClaim(answer, *claim), _claim)
 
     async def settle(self, request: asked.SettleRequest) -> Fields:
         """Complete the claimed messages."""
         claim = (request.owner, request.epoch, request.start)
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: claims.SettleClaim(answer, *claim),
-            _count,
-        )
+        return await self._ask(request, lambda answer: claims.SettleClaim(answer, *claim), _count)
 
     async def release(self, request: asked.ReleaseRequest) -> Fields:
         """Release the claimed messages."""
         claim = (request.owner, request.epoch, request.forget)
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: claims.ReleaseClaim(answer, *claim),
-            _count,
-        )
+        return await self._ask(request, lambda answer: claims.ReleaseClaim(answer, *claim), _count)
 
     async def claims(self, request: asked.ListRequest) -> Fields:
         """The claims and their owners."""
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: claims.ListClaims(answer),
-            _claims,
-        )
+        return await self._ask(request, claims.ListClaims, _claims)
 
     async def place(self, request: asked.PlaceRequest) -> Fields:
         """Create or move a cursor."""
@@ -166,11 +155,17 @@ class BulkService:
 
     async def cursors(self, request: asked.ListRequest) -> Fields:
         """Every cursor."""
-        return await _each(
-            self._local(request.entity, request.fragments),
-            lambda _, answer: cursors.ListCursors(answer),
-            _cursors,
-        )
+        return await self._ask(request, cursors.ListCursors, _cursors)
+
+    async def _ask(
+        self,
+        request: OfFragments,
+        command: Callable[[Answer[Result]], Command],
+        fields: Callable[[Result], Fields],
+    ) -> Fields:
+        """Ask the fragments that a request names the same."""
+        fragments = self._local(request.entity, request.fragments)
+        return await _each(fragments, lambda _, answer: command(answer), fields)
 
     # --- reading --------------------------------------------------------------------------
 

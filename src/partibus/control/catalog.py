@@ -16,7 +16,8 @@ from typing import Final
 
 from partibus.control.admitting import admit_new, admit_update
 from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_rows import CatalogRows, IdentityRows
+from partibus.control.catalog_identity import IdentityRows
+from partibus.control.catalog_rows import CatalogRows
 from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import News
 from partibus.control.differences import differences, policy_differences
@@ -88,7 +89,7 @@ class Catalog:
         try:
             if self._dropped:
                 with self._database.transaction():
-                    self._remove_tombstones()
+                    self._database.identity.unbury(self._dropped)
         except BusError:
             _log.info("tombstones remain in the catalog; the next start removes them")
         finally:
@@ -325,9 +326,6 @@ class Catalog:
         dropped, self._dropped = frozenset(self._dropped), set()
         return dropped
 
-    def _remove_tombstones(self) -> None:
-        self._database.identity.unbury(self._dropped)
-
     # --- idle time ------------------------------------------------------------------------
 
     def idle_times(self) -> dict[int, int]:
@@ -370,7 +368,7 @@ class Catalog:
                 check_forwarding(pending, self.lookup)
                 if pending:
                     generation = self._database.identity.advance()
-                    self._remove_tombstones()
+                    self._database.identity.unbury(self._dropped)
                 # No other process writes meanwhile, so everything in the log is known here.
                 last = self._database.changes.last()
         except BaseException:

@@ -1,7 +1,6 @@
-"""The catalog's rows in SQLite: entities, their fragments, and policies.
+"""The catalog's rows in SQLite.
 
-Owns the schema, its version, and the conversion between rows and records. It must never check what
-is allowed or notify anyone: `control.catalog` does both and is the only caller. Writes are durable
+Owns the schema, its version, and the file; `catalog_rows` has the statements. Writes are durable
 when a transaction ends (write-ahead log, synchronous=FULL), and then also in the main file, since
 SQLite mistakes a damaged log for a shorter one. Everything is verified when it is read at the
 opening (`catalog_digest`). The file contains keys, so only its owner can read it.
@@ -12,25 +11,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, LiteralString
 
 from partibus.control import catalog_digest, catalog_identity, change_log
 from partibus.control.catalog_digest import CatalogDamaged
 from partibus.control.catalog_identity import CatalogIdentity
-from partibus.control.catalog_rows import (
-    COLUMNS,
-    EntityRow,
-    FragmentRow,
-    Row,
-    decode_spec,
-    encode_spec,
-    policy_of,
-    policy_row,
-)
+from partibus.control.catalog_rows import CatalogRows, policy_of
 from partibus.control.catalog_sealed import SealedCatalog
-from partibus.control.change_log import ChangeLog
+from partibus.control.change_log import ChangeLog, Row
 from partibus.control.policies import AccessPolicy
-from partibus.domain.entity import EntityKind, EntitySpec
 from partibus.domain.errors import (
     BusError,
     CatalogBusy,
@@ -49,7 +38,6 @@ UNSEALED_VERSION: Final = 1
 BUSY_TIMEOUT_MS: Final = 250
 """How long a write waits for another process, whose writes take some milliseconds. Callers that can
 wait without blocking others try again."""
-_ID_MAX: Final = 2**63 - 1
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
 
 UNSEALED_LATER_TABLES: Final = 2
@@ -97,26 +85,20 @@ _LATER_TABLES: Final = (
 )
 
 
-class CatalogDatabase:
+class CatalogDatabase(CatalogRows):
     """One open database, on disk or in memory."""
 
-    __slots__ = (
-        "_connection",
-        "_encrypted",
-        "_is_sealed",
-        "_name",
-        "_version",
-        "changes",
-        "identity",
-    )
+    __slots__ = ("_connection", "_encrypted", "_is_sealed", "_version")
 
     def __init__(self, file: Path | None, encrypted: SealedCatalog | None = None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
         self._encrypted = encrypted
         self._connection = _connect(file if encrypted is None else encrypted.working)
+        self._run = self._connection.execute
         self.changes = ChangeLog(self._connection)
         self._version = 0
         self._is_sealed = True
+        """Whether digests are kept; earlier releases kept none."""
         self.identity = CatalogIdentity(self._connection)
         try:
             self._prepare()
@@ -156,11 +138,6 @@ class CatalogDatabase:
         else:
             self._is_sealed = version == SCHEMA_VERSION
             self._check()
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether digests are kept; earlier releases kept none."""
-        return self._is_sealed
 
     def _make(self) -> None:
         """Create an empty catalog with a new namespace id."""
@@ -284,145 +261,13 @@ class CatalogDatabase:
         """The news could not be processed: it stays new."""
         self._version = 0
 
-    # --- reading ------------------------------------------------------------------------
+    def _insert(self, query: LiteralString, values: Row, key: LiteralString) -> int:
+        number = self._connection.execute(query, values).lastrowid
+        assert number is not None, key
+        return number
 
-    def entities(self, wanted: int | None = None) -> Iterator[EntityRow]:
-        """Every entity, oldest first, so that a topic comes before its subscriptions; or one."""
-        rows = self._connection.execute(
-            "SELECT entity_id, path, kind, spec, created_ms, updated_ms FROM entity"
-            " WHERE entity_id BETWEEN ? AND ? ORDER BY entity_id",
-            _id_range(wanted),
-        )
-        for entity_id, path, kind_name, text, created_ms, updated_ms in rows:
-            kind = EntityKind(kind_name)
-            spec = decode_spec(self._name, path, kind, text)
-            yield entity_id, path, kind, spec, created_ms, updated_ms
-
-    def fragments(self, wanted: int | None = None) -> Iterator[FragmentRow]:
-        """(entity id, fragment id, store) in the order of the fragments, of all entities or one."""
-        yield from self._connection.execute(
-            "SELECT entity_id, fragment_id, store FROM fragment"
-            " WHERE entity_id BETWEEN ? AND ? ORDER BY entity_id, ordinal",
-            _id_range(wanted),
-        )
-
-    def policies(self) -> Iterator[tuple[str, AccessPolicy]]:
-        """(scope, policy), by scope and name."""
-        rows = self._connection.execute(
-            "SELECT scope, name, primary_key, secondary_key, rights FROM policy"
-            " ORDER BY scope, name"
-        )
-        for scope, *fields in rows:
-            yield scope, policy_of(*fields)
-
-    def policies_of(self, scope: str) -> Iterator[AccessPolicy]:
-        """The policies of one scope, by name."""
-        rows = self._connection.execute(
-            "SELECT name, primary_key, secondary_key, rights FROM policy WHERE scope = ?"
-            " ORDER BY name",
-            (scope,),
-        )
-        for fields in rows:
-            yield policy_of(*fields)
-
-    def idle_times(self) -> dict[int, int]:
-        """By entity, how long it had been idle when that was last written."""
-        return dict(self._connection.execute("SELECT entity_id, idle_ms FROM idle"))
-
-    def setting(self, name: str) -> str | None:
-        """A setting that was fixed when the namespace was created."""
-        row = self._connection.execute("SELECT value FROM setting WHERE name = ?", (name,))
-        found = row.fetchone()
-        return None if found is None else str(found[0])
-
-    # --- writing, inside a transaction ----------------------------------------------------
-
-    def put_idle_time(self, entity_id: int, idle_ms: int) -> None:
-        """Write how long an entity has been idle; a deleted one is ignored."""
-        self._connection.execute(
-            "INSERT OR REPLACE INTO idle SELECT entity_id, ? FROM entity WHERE entity_id = ?",
-            (idle_ms, entity_id),
-        )
-
-    def put_setting(self, name: str, value: str) -> None:
-        """Write a setting that never changes."""
-        self._connection.execute("INSERT INTO setting (name, value) VALUES (?, ?)", (name, value))
-
-    def insert_entity(
-        self, path: str, key: str, kind: EntityKind, spec: EntitySpec, now_ms: int
-    ) -> int:
-        """A new entity; returns its id, which no other entity had or will have."""
-        cursor = self._connection.execute(
-            "INSERT INTO entity (path, path_key, kind, spec, created_ms, updated_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (path, key, kind.value, encode_spec(spec), now_ms, now_ms),
-        )
-        assert cursor.lastrowid is not None
-        self.changes.note_entity(cursor.lastrowid)
-        return cursor.lastrowid
-
-    def insert_fragment(self, entity_id: int, ordinal: int, store: int) -> int:
-        """A new fragment; returns its id, which no other fragment had or will have."""
-        cursor = self._connection.execute(
-            "INSERT INTO fragment (entity_id, ordinal, store) VALUES (?, ?, ?)",
-            (entity_id, ordinal, store),
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
-
-    def insert_known_fragment(self, entity_id: int, fragment_id: int, store: int) -> None:
-        """The only fragment of an entity, which existed before it."""
-        self._connection.execute(
-            "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, ?, 0, ?)",
-            (fragment_id, entity_id, store),
-        )
-
-    def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
-        """Replace the entity's spec."""
-        self._connection.execute(
-            "UPDATE entity SET spec = ?, updated_ms = ? WHERE entity_id = ?",
-            (encode_spec(spec), now_ms, entity_id),
-        )
-        self.changes.note_entity(entity_id)
-
-    def delete_entity(self, entity_id: int, key: str) -> None:
-        """Remove an entity with its fragments and policies; its store has not dropped them yet."""
-        self.identity.bury(entity_id)
-        self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
-        self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
-        self.changes.note_entity(entity_id)
-
-    def put_policy(self, scope: str, policy: AccessPolicy) -> None:
-        """Write a policy, new or replacing the one with its name."""
-        self._connection.execute(
-            "INSERT OR REPLACE INTO policy (scope, name, primary_key, secondary_key, rights)"
-            " VALUES (?, ?, ?, ?, ?)",
-            policy_row(scope, policy),
-        )
-        self.changes.note_policies(scope)
-
-    def delete_policy(self, scope: str, name: str) -> None:
-        """Remove a policy."""
-        self._connection.execute("DELETE FROM policy WHERE scope = ? AND name = ?", (scope, name))
-        self.changes.note_policies(scope)
-
-    # --- copying ------------------------------------------------------------------------
-
-    def read_table(self, table: str) -> list[Row]:
-        """Every row of a table, in the order of `COLUMNS`."""
-        columns = ", ".join(COLUMNS[table])
-        query = f"SELECT {columns} FROM {table} ORDER BY {COLUMNS[table][0]}"  # noqa: S608
-        return self._connection.execute(query).fetchall()
-
-    def replace_table(self, table: str, rows: Sequence[Row]) -> None:
-        """Replace all rows of a table; inside a transaction."""
-        self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
-        places = ", ".join("?" * len(COLUMNS[table]))
-        columns = ", ".join(COLUMNS[table])
-        self._connection.executemany(
-            f"INSERT INTO {table} ({columns}) VALUES ({places})",  # noqa: S608
-            rows,
-        )
+    def _run_many(self, query: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(query, rows)
 
 
 def read_policies(
@@ -458,11 +303,6 @@ def _connect(file: Path | None) -> sqlite3.Connection:
         return sqlite3.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be opened: {error}.") from error
-
-
-def _id_range(wanted: int | None) -> tuple[int, int]:
-    """All ids, or one."""
-    return (0, _ID_MAX) if wanted is None else (wanted, wanted)
 
 
 def in_one_file(content: bytes) -> bytes:

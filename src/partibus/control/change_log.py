@@ -8,9 +8,9 @@ table was deleted. Called by the catalog's database and the catalog.
 """
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, LiteralString, NamedTuple, Protocol
 
 CHANGES_KEPT: Final = 10_000
 """Far more than happen between two readings, one second apart; beyond that everything is read
@@ -20,6 +20,19 @@ TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS change"
     " (change_id INTEGER PRIMARY KEY AUTOINCREMENT, entity_id INTEGER, scope TEXT)"
 )
+
+Row = tuple[Any, ...]
+
+
+class Found(Protocol):
+    """What a statement has found, in either database."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+Run = Callable[..., Found]
+"""Run a statement in SQLite's words, with its values."""
 
 
 class News(NamedTuple):
@@ -31,12 +44,13 @@ class News(NamedTuple):
     scopes: Sequence[str]
 
 
-@dataclass(eq=False, slots=True)
-class ChangeLog:
+class ChangeRows(ABC):
     """The log in one open database; `seen` is the last change that this process has read."""
 
-    connection: sqlite3.Connection
-    seen: int = field(init=False, default=0)
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen = 0
 
     def note_entity(self, entity_id: int) -> None:
         """An entity was created, changed or deleted in this transaction."""
@@ -46,37 +60,53 @@ class ChangeLog:
         """The policies of a scope changed in this transaction."""
         self._note(None, scope)
 
-    def _note(self, entity_id: int | None, scope: str | None) -> None:
-        run = self.connection.execute
-        number = run(
-            "INSERT INTO change (entity_id, scope) VALUES (?, ?)", (entity_id, scope)
-        ).lastrowid
-        assert number is not None
-        run("DELETE FROM change WHERE change_id <= ?", (number - CHANGES_KEPT,))
-
     def last(self) -> int:
         """The number of the last change; 0 in a catalog of a release without a log."""
-        rows = self._read("SELECT coalesce(max(change_id), 0) FROM change")
+        rows = self._read("SELECT coalesce(max(change_id), 0) FROM main.change")
         return int(rows[0][0]) if rows else 0
 
     def news(self) -> News | None:
         """What has changed since `seen`; None when that is no longer known. The caller then sets
         `seen` to its last number."""
         rows = self._read(
-            "SELECT change_id, entity_id, scope FROM change WHERE change_id > ? ORDER BY change_id",
+            "SELECT change_id, entity_id, scope FROM main.change WHERE change_id > ?"
+            " ORDER BY change_id",
             (self.seen,),
         )
-        if rows is None:
-            return None
-        return news_of(rows, self.seen)
+        return None if rows is None else news_of(rows, self.seen)
 
-    def _read(self, query: str, values: tuple[int, ...] = ()) -> list[Any] | None:
+    @abstractmethod
+    def _note(self, entity_id: int | None, scope: str | None) -> None:
+        """Write the next row, and drop what is no longer kept."""
+
+    @abstractmethod
+    def _read(self, query: LiteralString, values: Row = ()) -> list[Any] | None:
         """Rows of the log; None in a catalog of a release without one, until it is written."""
+
+
+class ChangeLog(ChangeRows):
+    """The log in SQLite."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def _note(self, entity_id: int | None, scope: str | None) -> None:
+        run = self._connection.execute
+        number = run(
+            "INSERT INTO change (entity_id, scope) VALUES (?, ?)", (entity_id, scope)
+        ).lastrowid
+        assert number is not None
+        run("DELETE FROM change WHERE change_id <= ?", (number - CHANGES_KEPT,))
+
+    def _read(self, query: LiteralString, values: Row = ()) -> list[Any] | None:
         try:
-            return self.connection.execute(query, values).fetchall()
+            return self._connection.execute(query, values).fetchall()
         except sqlite3.OperationalError:
             known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'change'"
-            if self.connection.execute(known).fetchone() is not None:
+            if self._connection.execute(known).fetchone() is not None:
                 raise
             return None
 

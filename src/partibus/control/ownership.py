@@ -2,8 +2,8 @@
 
 Owns the `Ownership` protocol and the three intervals of a lease. A lease decides only who should
 try: the epoch of the lane in its store is what keeps two writers apart, so nothing here is needed
-for safety. Must never open a connection. Implemented in `control.leases.memory` and in
-`control.postgres`; called by the node.
+for safety. Must never open a connection. Implemented in `control.postgres`;
+called by the node.
 """
 
 from collections.abc import Callable

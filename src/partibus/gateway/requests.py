@@ -98,11 +98,6 @@ class ResponseLink:
         self._number = 0
 
     @property
-    def link(self) -> Link:
-        """The engine's link."""
-        return self._link
-
-    @property
     def names(self) -> tuple[str | None, str]:
         """What a reply-to may call this link: its target's address, or its name."""
         target = self._link.target

@@ -9,6 +9,7 @@ import asyncio
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from partibus.simulation.world import Crashed, Violation, World
@@ -195,6 +196,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(outer)
 
+    def broker_failed(self, error: Exception) -> None:
+        """What makes a real server stop at once."""
+        self.world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
+
     def die(self) -> None:
         """Nothing of this process happens from now on."""
         self.is_alive = False
@@ -203,37 +208,31 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
 
 
+@dataclass(eq=False)
 class _Job:
     """Blocking work, and who waits for it."""
 
-    def __init__(
-        self,
-        loop: SimulatedLoop,
-        future: "asyncio.Future[Any]",
-        func: Callable[..., Any],
-        args: tuple[Any, ...],
-    ) -> None:
-        self._loop = loop
-        self._future = future
-        self._func = func
-        self._args = args
+    loop: SimulatedLoop
+    future: "asyncio.Future[Any]"
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
 
     def run(self) -> None:
         """In the thread."""
         try:
-            result = self._func(*self._args)
+            result = self.func(*self.args)
         except Exception as error:
-            self._loop.call_soon(self._tell, None, error)
+            self.loop.call_soon(self._tell, None, error)
         else:
-            self._loop.call_soon(self._tell, result, None)
+            self.loop.call_soon(self._tell, result, None)
 
     def _tell(self, result: object, error: Exception | None) -> None:
-        if self._future.done():
+        if self.future.done():
             return
         if error is None:
-            self._future.set_result(result)
+            self.future.set_result(result)
         else:
-            self._future.set_exception(error)
+            self.future.set_exception(error)
 
 
 def make_loop(world: World, net: "Net", name: str) -> SimulatedLoop:

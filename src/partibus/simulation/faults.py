@@ -6,9 +6,8 @@ Called by the run between two steps.
 
 from random import Random
 
-from partibus.domain.errors import BusError
 from partibus.simulation.disk import SYNC_US, SimulatedDisk
-from partibus.simulation.injecting import Injecting
+from partibus.simulation.injecting import Injecting, hits, pick
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.process import STARTS, SimulatedProcess
@@ -25,25 +24,32 @@ class Injector(Injecting):
         self._processes = processes
         self._by_name = {process.name: process for process in processes}
         self._is_over = False
-        self._kinds |= {
-            "kill": self._kill,
-            "power loss": self._power_loss,
-            "death at a disk call": self._die_at_call,
-            "failing start": self._fail_start,
-            "stop": self._stop,
-            "pause": self._pause,
-            "sync error": self._sync_error,
-            "write error": self._write_error,
-            "read error": self._read_error,
-            "full disk": self._full,
-            "slow disk": self._slow,
-            "uncached reads": self._uncached,
-            "clock jump": self._jump,
-            "clock drift": self._drift,
-            "bit flip": self._flip,
-            "flipped read": self._flip_read,
-            "long pause": self._pause_long,
-        }
+        self._kinds |= hits(
+            self._up,
+            {
+                "kill": self._kill,
+                "power loss": self._power_loss,
+                "failing start": self._fail_start,
+                "stop": self._stop,
+                "pause": self._pause,
+                "bit flip": self._flip,
+                "long pause": self._pause_long,
+            },
+        )
+        self._kinds |= hits(
+            self._disk,
+            {
+                "death at a disk call": self._die_at_call,
+                "sync error": self._sync_error,
+                "write error": self._write_error,
+                "read error": self._read_error,
+                "full disk": self._full,
+                "slow disk": self._slow,
+                "uncached reads": self._uncached,
+                "flipped read": self._flip_read,
+            },
+        )
+        self._kinds |= {"clock jump": self._jump, "clock drift": self._drift}
         world.on_crash = self.crashed
 
     def heal(self) -> None:
@@ -90,30 +96,20 @@ class Injector(Injecting):
             return
         error = process.start()
         if error is not None:
-            self._refuse(process, error)
+            self._world.faults.append(f"{process.name} cannot start: {error.text}")
         self._world.note(process.name, STARTS if process.is_up else "dies while it starts")
         if not process.is_up:
             self._world.after(50_000, self._restart, process)
 
-    def _refuse(self, process: SimulatedProcess, error: BusError) -> None:
-        self._world.faults.append(f"{process.name} cannot start: {error.text}")
-
     def _up(self, chance: Random) -> SimulatedProcess | None:
-        found = [process for process in self._processes if process.is_up]
-        return chance.choice(found) if found else None
+        return pick(chance, [process for process in self._processes if process.is_up])
 
-    def _kill(self, chance: Random) -> str | None:
-        process = self._up(chance)
-        if process is None:
-            return None
+    def _kill(self, process: SimulatedProcess, chance: Random) -> str | None:
         process.die(is_silent=False)
         self._come_back(process, chance)
         return f"{process.name} is killed"
 
-    def _power_loss(self, chance: Random) -> str | None:
-        process = self._up(chance)
-        if process is None:
-            return None
+    def _power_loss(self, process: SimulatedProcess, chance: Random) -> str | None:
         self._lose_power(process, chance)
         return f"{process.name} loses power"
 
@@ -126,28 +122,19 @@ class Injector(Injecting):
         process.die(is_silent=chance.random() < 0.5, loses_power=True)
         self._come_back(process, chance)
 
-    def _die_at_call(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _die_at_call(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.crash_in = chance.randrange(1, 25)
         return f"{disk.name}: its process dies at call {disk.faults.crash_in} from now"
 
-    def _fail_start(self, chance: Random) -> str | None:
+    def _fail_start(self, process: SimulatedProcess, chance: Random) -> str | None:
         """What the process has not synced is in the page cache, until a sync fails there; then it
         stays readable while there is power."""
-        process = self._up(chance)
-        if process is None:
-            return None
         disk = chance.choice(process.disks)
         disk.faults.dies_in_sync = True
         self._world.after(chance.randrange(5_000_000), self._lose_later, process, chance)
         return f"{process.name} will die in a sync of {disk.name}, and fail to sync at its start"
 
-    def _stop(self, chance: Random) -> str | None:
-        process = self._up(chance)
-        if process is None:
-            return None
+    def _stop(self, process: SimulatedProcess, chance: Random) -> str | None:
         process.stop()
         self._come_back_when_down(process, chance)
         return f"{process.name} is asked to stop"
@@ -158,18 +145,12 @@ class Injector(Injecting):
         else:
             self._come_back(process, chance)
 
-    def _pause(self, chance: Random) -> str | None:
-        process = self._up(chance)
-        if process is None:
-            return None
+    def _pause(self, process: SimulatedProcess, chance: Random) -> str | None:
         length_us = int(chance.choice((50_000, 2_000_000, 12_000_000)) * chance.random())
         return self._hold(process, length_us)
 
-    def _pause_long(self, chance: Random) -> str | None:
+    def _pause_long(self, process: SimulatedProcess, chance: Random) -> str | None:
         """For longer than its peers wait for it, and mostly longer than any lock."""
-        process = self._up(chance)
-        if process is None:
-            return None
         return self._hold(process, chance.randrange(6_000_000, 90_000_000))
 
     def _hold(self, process: SimulatedProcess, length_us: int) -> str:
@@ -190,10 +171,7 @@ class Injector(Injecting):
             each.clock.drift(rate)
         return f"the clocks of the workers count {rate:.3f} seconds in each"
 
-    def _flip(self, chance: Random) -> str | None:
-        process = self._up(chance)
-        if process is None:
-            return None
+    def _flip(self, process: SimulatedProcess, chance: Random) -> str | None:
         process.die(is_silent=False)
         disk = chance.choice(process.disks)
         saved = disk.save()
@@ -211,54 +189,33 @@ class Injector(Injecting):
         process = self._up(chance)
         return None if process is None else chance.choice(process.disks)
 
-    def _sync_error(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _sync_error(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.sync_errors = chance.choice((1, 1, 3))
         return f"{disk.name}: {disk.faults.sync_errors} syncs will fail"
 
-    def _write_error(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _write_error(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.write_errors = chance.choice((1, 1, 3))
         return f"{disk.name}: {disk.faults.write_errors} writes will fail"
 
-    def _read_error(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _read_error(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.read_errors = chance.choice((1, 2))
         return f"{disk.name}: {disk.faults.read_errors} reads will fail"
 
-    def _flip_read(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _flip_read(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.flips = chance.choice((1, 1, 3))
         return f"{disk.name}: {disk.faults.flips} reads will find a flipped bit"
 
-    def _full(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _full(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.is_full = True
         self._world.after(chance.randrange(10_000, 3_000_000), self._heal, disk)
         return f"{disk.name} is full"
 
-    def _slow(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _slow(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.sync_us = chance.choice((20_000, 300_000, 3_000_000))
         self._world.after(chance.randrange(10_000, 3_000_000), self._heal, disk)
         return f"{disk.name} is slow"
 
-    def _uncached(self, chance: Random) -> str | None:
-        disk = self._disk(chance)
-        if disk is None:
-            return None
+    def _uncached(self, disk: SimulatedDisk, chance: Random) -> str | None:
         disk.faults.is_never_cached = not disk.faults.is_never_cached
         return f"{disk.name}: reads have to wait: {disk.faults.is_never_cached}"
 

@@ -5,12 +5,17 @@ that leaving one out does not change the others. The faults themselves are in `f
 cluster in `cluster.faults`. Called by the run between two steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import TypeVar
 
-from partibus.simulation.net import Net
+from partibus.simulation.net import Connection, Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.world import World, stream
+
+T = TypeVar("T")
+Fault = Callable[[Random], str | None]
+"""Carries a fault out and describes it; None when it was not possible."""
 
 
 class Injecting:
@@ -23,11 +28,10 @@ class Injecting:
         self._count = 0
         self.done: list[tuple[int, int, str]] = []
         """(number, step, what) of every fault."""
-        self._kinds: dict[str, Callable[[Random], str | None]] = {
-            "cut": self._cut,
-            "half-open": self._half_open,
-            "stall": self._stall,
-            "twin": self._duplicate,
+        self._kinds: dict[str, Fault] = {
+            **hits(self._unbroken, {"cut": self._cut, "stall": self._stall}),
+            **hits(self._between_machines, {"half-open": self._half_open}),
+            **hits(self._greeted, {"twin": self._duplicate}),
         }
 
     def inject(self) -> int:
@@ -49,39 +53,54 @@ class Injecting:
 
     # --- the wire -----------------------------------------------------------------------------
 
-    def _cut(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if not c.is_broken]
-        if not found:
-            return None
-        connection = chance.choice(found)
+    def _unbroken(self, chance: Random) -> Connection | None:
+        return pick(chance, [c for c in self._net.connections if not c.is_broken])
+
+    def _cut(self, connection: Connection, chance: Random) -> str | None:
         connection.break_off(is_silent=False)
         return f"a connection to {connection.place} is cut"
 
-    def _duplicate(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if c.greeting and not c.is_between_workers]
-        if not found:
-            return None
-        connection = chance.choice(found)
+    def _stall(self, connection: Connection, chance: Random) -> str | None:
+        length_us = chance.randrange(1_000, 2_000_000)
+        connection.stalled_until_us = self._world.now_us + length_us
+        connection.note_break()
+        return f"a connection to {connection.place} stalls for {length_us // 1000} ms"
+
+    def _greeted(self, chance: Random) -> Connection | None:
+        connections = self._net.connections
+        return pick(chance, [c for c in connections if c.greeting and not c.is_between_workers])
+
+    def _duplicate(self, connection: Connection, chance: Random) -> str | None:
         length = chance.randrange(len(connection.greeting) + 1)
         if not self._net.duplicate(connection, length):
             return None
         return f"{length} bytes of a connection to {connection.place} arrive once more"
 
-    def _half_open(self, chance: Random) -> str | None:
-        """Not between workers: they are on one machine."""
+    def _between_machines(self, chance: Random) -> Connection | None:
         found = [c for c in self._net.connections if not c.is_broken and not c.is_on_one_machine]
-        if not found:
-            return None
-        connection = chance.choice(found)
+        return pick(chance, found)
+
+    def _half_open(self, connection: Connection, chance: Random) -> str | None:
+        """Not between workers: they are on one machine."""
         connection.break_off(is_silent=True)
         return f"a connection to {connection.place} goes silent"
 
-    def _stall(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if not c.is_broken]
-        if not found:
-            return None
-        connection = chance.choice(found)
-        length_us = chance.randrange(1_000, 2_000_000)
-        connection.stalled_until_us = self._world.now_us + length_us
-        connection.note_break()
-        return f"a connection to {connection.place} stalls for {length_us // 1000} ms"
+
+def pick(chance: Random, found: Sequence[T]) -> T | None:
+    """One of them, if there are any."""
+    return chance.choice(found) if found else None
+
+
+def hits(
+    choose: Callable[[Random], T | None], faults: Mapping[str, Callable[[T, Random], str | None]]
+) -> dict[str, Fault]:
+    """Faults of something that is chosen first; with nothing to choose from there is no fault."""
+
+    def of(fault: Callable[[T, Random], str | None]) -> Fault:
+        def inject(chance: Random) -> str | None:
+            target = choose(chance)
+            return None if target is None else fault(target, chance)
+
+        return inject
+
+    return {name: of(fault) for name, fault in faults.items()}

@@ -224,10 +224,6 @@ class Ledger:
 
     # --- settling -----------------------------------------------------------------------------
 
-    def asked(self, copy: Copy) -> None:
-        """The end of a copy is requested; without an answer it is in doubt."""
-        copy.is_asked = True
-
     def not_done(self, copy: Copy) -> None:
         """The bus has answered that nothing changed; an earlier request stays in doubt."""
         self.totals.lost_locks += 1

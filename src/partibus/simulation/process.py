@@ -6,6 +6,7 @@ entities of a run are fixed when it begins.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -35,7 +36,7 @@ from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.topics import Topics
 from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.disk import SimulatedDisk
-from partibus.simulation.event_loop import SimulatedLoop, describe, make_loop
+from partibus.simulation.event_loop import SimulatedLoop, make_loop
 from partibus.simulation.net import Net
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import Crashed, World
@@ -115,25 +116,17 @@ class ServerProcess(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Host:
     """What a process runs on and what outlives it: its disks and its clock."""
 
-    def __init__(
-        self,
-        world: World,
-        net: Net,
-        threads: Threads,
-        catalog: Catalog,
-        segment_bytes: int,
-        memory_bytes: int,
-    ) -> None:
-        self.world = world
-        self.net = net
-        self.threads = threads
-        self.catalog = catalog
-        self.segment_bytes = segment_bytes
-        self.memory_bytes = memory_bytes
-        self.disks: dict[int, SimulatedDisk] = {}
+    world: World
+    net: Net
+    threads: Threads
+    catalog: Catalog
+    segment_bytes: int
+    memory_bytes: int
+    disks: dict[int, SimulatedDisk] = field(init=False, default_factory=dict)
 
 
 class SimulatedProcess:
@@ -230,7 +223,7 @@ class SimulatedProcess:
                     disk=disk,
                     free_min=FreeMin(share=0.02, least_bytes=1 << 20),
                 )
-                broker = Broker(store, self.clock, scheduler, self._fault, first_token)
+                broker = Broker(store, self.clock, scheduler, self.loop.broker_failed, first_token)
                 broker.open()
                 self.brokers[number] = broker
         self.loop.run(self._wire, scheduler)
@@ -292,10 +285,6 @@ class SimulatedProcess:
         for broker in self.brokers.values():
             broker.clock_stepped(delta_ms)
         self._gateway.clock_stepped()
-
-    def _fault(self, error: Exception) -> None:
-        """What makes a real server stop at once."""
-        self._world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
 
     def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
         """End at this very moment; with `is_silent` no connection is notified."""

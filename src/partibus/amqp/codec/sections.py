@@ -3,7 +3,7 @@
 Owns the reading and writing of header, annotations, properties and application properties,
 and the vendor's batch envelope. Must never alter or decode a body, and must raise nothing
 but `DecodeError` on a peer's bytes. Called for every message by the gateway, in both
-directions, so `message_id_and_group_id` and the small encoders are hot.
+directions, so the small encoders are hot.
 """
 
 from partibus.amqp.codec.decode import DecodeError, decode_value, skip_value
@@ -19,9 +19,7 @@ from partibus.amqp.codec.properties import (
     TTL_MS_MAX,
     MessageProperties,
     encode_properties,
-    message_id_of,
     properties_of,
-    text_field,
 )
 from partibus.amqp.codec.section_walk import (
     AMQP_SEQUENCE,
@@ -62,37 +60,10 @@ __all__ = [
     "encode_delivery_annotations",
     "encode_header",
     "encode_properties",
-    "message_id_and_group_id",
     "parse_in_order",
     "parse_sections",
     "split_batch",
 ]
-
-
-def message_id_and_group_id(payload: bytes, sections: MessageSections) -> tuple[object, str | None]:
-    """The message-id, in any of its four types [3.2.4], and the group-id; None when unset."""
-    message_id: object = None
-    group_id: str | None = None
-    try:
-        at = sections.message_id_offset
-        if at >= 0:
-            code = payload[at]
-            if code == 0xA1:
-                message_id = payload[at + 2 : at + 2 + payload[at + 1]].decode()
-            elif code != 0x40:
-                value, _ = decode_value(payload, at, sections.properties_end)
-                message_id = message_id_of("message-id", value)
-        at = sections.group_id_offset
-        if at >= 0:
-            code = payload[at]
-            if code == 0xA1:
-                group_id = payload[at + 2 : at + 2 + payload[at + 1]].decode()
-            elif code != 0x40:
-                value, _ = decode_value(payload, at, sections.properties_end)
-                group_id = text_field("group-id", value)
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a string is not UTF-8: {error.reason}") from None
-    return message_id, group_id
 
 
 def decode_properties(payload: bytes, sections: MessageSections) -> MessageProperties:

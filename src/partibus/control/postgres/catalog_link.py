@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, LiteralString
 
 import psycopg
-from psycopg import pq, sql
+from psycopg import pq
 
 from partibus.control.postgres.session import (
     WORK_MS,
@@ -52,16 +52,22 @@ class CatalogLink:
         )
 
     def run(
-        self, query: LiteralString | sql.Composed, values: Sequence[Any] = ()
+        self, query: LiteralString, values: Sequence[Any] = ()
     ) -> "psycopg.Cursor[tuple[Any, ...]]":
         """Run a statement; outside a transaction it is one by itself."""
         with self._guarded() as connection:
             return connection.execute(query, values)
 
-    def run_many(self, query: sql.Composed, rows: Sequence[Sequence[Any]]) -> None:
-        """A statement for each row."""
+    def run_shared(
+        self, query: LiteralString, values: Sequence[Any] = ()
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """Run a statement that is written for SQLite."""
+        return self.run(_translated(query), values)
+
+    def run_many_shared(self, query: LiteralString, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement that is written for SQLite, for each row."""
         with self._guarded() as connection:
-            connection.cursor().executemany(query, rows)
+            connection.cursor().executemany(_translated(query), rows)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -134,3 +140,7 @@ class CatalogLink:
             raise unreachable(self._dsn, error) from error
         finally:
             watch.cancel()
+
+
+def _translated(query: LiteralString) -> LiteralString:
+    return query.replace(" main.", " partibus_cluster.").replace("?", "%s")

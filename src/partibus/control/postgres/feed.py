@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from partibus.control.postgres.listening import Listening
-from partibus.control.postgres.session import AsyncConnection, ControlSession
+from partibus.control.postgres.session import AsyncConnection, ControlSession, stop_task
 from partibus.domain.errors import BusError
 
 CATALOG_CHANNEL: Final = "partibus_catalog"
@@ -42,10 +42,7 @@ class CatalogFeed:
 
     async def stop(self) -> None:
         """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
         await self._listening.stop()
         await self._session.close()
 

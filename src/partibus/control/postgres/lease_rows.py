@@ -9,7 +9,7 @@ ownership of a node and by the operations on the cluster.
 
 from typing import Any, Final, NamedTuple
 
-from partibus.control.leases.view import LeaseTable
+from partibus.control.lease_view import LeaseTable
 from partibus.control.ownership import LEASE_MS, NodeAddress
 from partibus.control.postgres.session import AsyncConnection
 from partibus.domain.errors import ConfigError

@@ -6,14 +6,13 @@ table. Started by the leases and by the feed of the catalog.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from psycopg import sql
 
-from partibus.control.postgres.session import AsyncConnection, ControlSession
+from partibus.control.postgres.session import AsyncConnection, ControlSession, stop_task
 from partibus.domain.errors import BusError
 
 RETRY_S: Final = 1.0
@@ -40,10 +39,7 @@ class Listening:
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
         await self._session.close()
 
     async def _run(self) -> None:

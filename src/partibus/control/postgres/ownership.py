@@ -14,12 +14,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from partibus.control.leases.view import LeaseView
+from partibus.control.lease_view import LeaseView
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.control.postgres import lease_rows
 from partibus.control.postgres.lease_rows import LeaseRows, Pulse
 from partibus.control.postgres.listening import Listening
-from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
+from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare, stop_task
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError
 
@@ -100,10 +100,7 @@ class PostgresOwnership:
     async def stop(self) -> None:
         """Release every lease and leave; without the database they lapse."""
         self.on_change = None
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
         if self._lapse is not None:
             self._lapse.cancel()
         self._view.left()

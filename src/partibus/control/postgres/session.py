@@ -132,6 +132,14 @@ class ControlSession:
                 await connection.close()
 
 
+async def stop_task(task: "asyncio.Task[None] | None") -> None:
+    """End a task that works with the database, if there is one, and wait until it has ended."""
+    if task is not None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
 def shut_down(wire: pq.abc.PGconn) -> None:
     """End the wait for an answer. Cancelling would ask the database, which may be what hangs."""
     with contextlib.suppress(psycopg.Error, OSError):

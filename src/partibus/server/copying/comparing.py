@@ -97,7 +97,8 @@ def compare_lanes(
         else:
             label = f"{name(fragment_id)}, fragment {fragment_id}"
             _compare_states(label, here, there, found)
-    _compare_bodies(source, target, name, found, advance)
+    for ref in _differing_bodies(source, target, advance):
+        found.differ(f"{_holder(source, ref, name)}: the body differs")
 
 
 def _compare_states(label: str, here: State, there: State, found: Comparison) -> None:
@@ -159,19 +160,11 @@ def _by_number(table: MessageTable) -> dict[int, tuple[object, ...]]:
     }
 
 
-def _compare_bodies(
-    source: LaneReading,
-    target: LaneReading,
-    name: Callable[[int], str],
-    found: Comparison,
-    advance: Advance,
-) -> None:
+def _differing_bodies(source: LaneReading, target: LaneReading, advance: Advance) -> Iterator[Ref]:
     refs = sorted({ref for ref in source.refs() if ref[1]} & set(target.refs()))
     for some in _batches(refs):
         pairs = zip(some, source.bodies(some), target.bodies(some), strict=True)
-        for ref, here, there in pairs:
-            if here != there:
-                found.differ(f"{_holder(source, ref, name)}: the body differs")
+        yield from (ref for ref, here, there in pairs if here != there)
         advance(len(some))
 
 

@@ -6,7 +6,6 @@ then only detects less. Made by `joining`, used by the seat.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Final
 
 from partibus.control.postgres import lane_seen
 from partibus.control.postgres.lane_seen import LaneEnd
-from partibus.control.postgres.session import ControlSession
+from partibus.control.postgres.session import ControlSession, stop_task
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.broker import Broker
 
@@ -61,10 +60,7 @@ class LaneNotes:
 
     async def stop(self) -> None:
         """Write the last notes; the lanes are still open."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
         await self._write()
         await self._session.close()
 

@@ -228,7 +228,11 @@ class ClusterPicture:
         found: list[Payload] = []
         for number, name in sorted(names.items()):
             here = [lane for lane in lanes if lane["database"] == number]
-            up = [lane["lane"] for lane in here if lane["epoch"] is not None and _is_up(lane)]
+            up = [
+                lane["lane"]
+                for lane in here
+                if lane["epoch"] is not None and is_available(lane["state"])
+            ]
             found.append(
                 {
                     "database": number,
@@ -293,10 +297,6 @@ def _server(lane: int, answers: dict[int, Payload]) -> Payload:
     served = _served(lane, answers)
     nodes = [n for n, answer in answers.items() if answer["lanes"].get(str(lane)) is served]
     return {"owner": nodes[0] if served else 0, "epoch": served["epoch"] if served else 0}
-
-
-def _is_up(lane: dict[str, Any]) -> bool:
-    return is_available(lane["state"])
 
 
 def _move(move: "Move") -> Payload:

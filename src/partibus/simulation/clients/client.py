@@ -6,7 +6,7 @@ they use the project's own client, byte for byte.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -198,6 +198,21 @@ class SimulatedClient:
             self.ledger.refused(letter)
             return False
         self.ledger.accepted(letter)
+        return True
+
+    async def end(
+        self, management: Management, letter: Letter, copy: Copy, request: Awaitable[object]
+    ) -> bool:
+        """End a copy by a request; returns whether it ended. Without an answer it is in doubt."""
+        was_asked, copy.is_asked = copy.is_asked, True
+        try:
+            await request
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
+            copy.is_asked = was_asked
+            return False
+        self.ledger.done(letter, copy)
         return True
 
 

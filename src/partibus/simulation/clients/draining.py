@@ -24,16 +24,20 @@ UNDELIVERED = (
 )
 
 
-class DrainingClient(ReceivingClient):
+class Unending(SimulatedClient):
+    """Goes on when the others stop."""
+
+    async def live(self) -> None:
+        self.around = replace(self.around, is_over=False)
+        await super().live()
+
+
+class DrainingClient(Unending, ReceivingClient):
     """Receives from one place forever, and completes everything."""
 
     kind = "drain"
     place = ""
     path = ""
-
-    async def live(self) -> None:
-        self.around = _going_on(self.around)
-        await super().live()
 
     async def behave(self, bus: BusClient) -> None:
         receiver = await self.receiver(bus, self.path, self.place)
@@ -44,14 +48,10 @@ class DrainingClient(ReceivingClient):
                 await self.complete(receiver, message)
 
 
-class DrainingSessions(ReceivingClient):
+class DrainingSessions(Unending, ReceivingClient):
     """Takes one session after the other and empties it."""
 
     kind = "drain-sessions"
-
-    async def live(self) -> None:
-        self.around = _going_on(self.around)
-        await super().live()
 
     async def behave(self, bus: BusClient) -> None:
         while True:
@@ -64,14 +64,10 @@ class DrainingSessions(ReceivingClient):
             await receiver.close()
 
 
-class DrainingDeferred(DeferringClient):
+class DrainingDeferred(Unending, DeferringClient):
     """Looks for deferred messages and receives them."""
 
     kind = "drain-deferred"
-
-    async def live(self) -> None:
-        self.around = _going_on(self.around)
-        await super().live()
 
     async def behave(self, bus: BusClient) -> None:
         management = await self.management(bus, "plain")
@@ -81,11 +77,6 @@ class DrainingDeferred(DeferringClient):
             while self._numbers:
                 await self.take_deferred(management)
             await asyncio.sleep(1.0)
-
-
-def _going_on(around: Surroundings) -> Surroundings:
-    """The same environment, in which this client does not stop."""
-    return replace(around, is_over=False)
 
 
 class Drain:

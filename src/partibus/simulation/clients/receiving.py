@@ -161,16 +161,8 @@ class TokenClient(ReceivingClient):
         except RemoteError as error:
             if not management.is_usable or error.condition in UNCERTAIN:
                 raise
-        was_asked, copy.is_asked = copy.is_asked, True
-        try:
-            await management.settle([token], "completed")
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
-            copy.is_asked = was_asked
+        if not await self.end(management, letter, copy, management.settle([token], "completed")):
             self.ledger.not_done(copy)
-        else:
-            self.ledger.done(letter, copy)
 
 
 class DeferringClient(ReceivingClient):
@@ -211,12 +203,5 @@ class DeferringClient(ReceivingClient):
         for message in found:
             letter, copy = self.ledger.arrived("plain", message.encoded, asked_us)
             assert message.lock_token is not None
-            was_asked, copy.is_asked = copy.is_asked, True
-            try:
-                await management.settle([message.lock_token], "completed")
-            except RemoteError as error:
-                if not management.is_usable or error.condition in UNCERTAIN:
-                    raise
-                copy.is_asked = was_asked
-            else:
-                self.ledger.done(letter, copy)
+            completed = management.settle([message.lock_token], "completed")
+            await self.end(management, letter, copy, completed)

@@ -180,12 +180,4 @@ class SchedulingClient(SimulatedClient):
 
     async def _take_back(self, management: Management, letter: Letter, numbers: list[int]) -> None:
         copy = letter.copies["plain"]
-        was_asked, copy.is_asked = copy.is_asked, True
-        try:
-            await management.cancel(numbers)
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
-            copy.is_asked = was_asked
-        else:
-            self.ledger.done(letter, copy)
+        await self.end(management, letter, copy, management.cancel(numbers))

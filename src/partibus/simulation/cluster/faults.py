@@ -9,7 +9,7 @@ from random import Random
 from partibus.control.ownership import LEASE_MS
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.cluster.node import Cluster, SimulatedNode
-from partibus.simulation.injecting import Injecting
+from partibus.simulation.injecting import Injecting, hits, pick
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.process import STARTS
@@ -32,21 +32,31 @@ class ClusterInjector(Injecting):
         self._cluster = cluster
         self._draining: dict[int, None] = {}
         self._is_over = False
+        self._kinds |= hits(
+            self._up,
+            {
+                "node killed": self._kill,
+                "node lost": self._lose,
+                "node pause": self._pause,
+                "node stop": self._stop,
+                "drain": self._drain,
+                "eviction": self._evict,
+                "cut off from a database": self._cut_off,
+            },
+        )
+        self._kinds |= hits(
+            self._database,
+            {
+                "lost answer": self._lose_answers,
+                "late database": self._stall_database,
+                "full database": self._fill,
+                "outage": self._outage,
+                "failover": self._fail_over,
+            },
+        )
         self._kinds |= {
-            "node killed": self._kill,
-            "node lost": self._lose,
-            "node pause": self._pause,
             "pause past the lease": self._pause_long,
-            "node stop": self._stop,
-            "drain": self._drain,
-            "eviction": self._evict,
-            "cut off from a database": self._cut_off,
             "nodes cut off": self._part,
-            "lost answer": self._lose_answers,
-            "late database": self._stall_database,
-            "full database": self._fill,
-            "outage": self._outage,
-            "failover": self._fail_over,
             "node clock": self._set_clock,
         }
         for node in nodes:
@@ -69,8 +79,7 @@ class ClusterInjector(Injecting):
     # --- nodes --------------------------------------------------------------------------------
 
     def _up(self, chance: Random) -> SimulatedNode | None:
-        found = [node for node in self._nodes if node.is_up]
-        return chance.choice(found) if found else None
+        return pick(chance, [node for node in self._nodes if node.is_up])
 
     def _gone(self, node: SimulatedNode) -> None:
         """One that could not join, or was told to leave."""
@@ -85,33 +94,21 @@ class ClusterInjector(Injecting):
             node.start()
             self._world.note(node.name, STARTS)
 
-    def _kill(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None:
-            return None
+    def _kill(self, node: SimulatedNode, chance: Random) -> str | None:
         node.die(is_silent=False)
         self._come_back(node, chance)
         return f"{node.name} is killed"
 
-    def _lose(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None:
-            return None
+    def _lose(self, node: SimulatedNode, chance: Random) -> str | None:
         node.die(is_silent=True)
         self._come_back(node, chance)
         return f"{node.name} loses power"
 
-    def _stop(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None:
-            return None
+    def _stop(self, node: SimulatedNode, chance: Random) -> str | None:
         node.stop()
         return f"{node.name} is asked to stop"
 
-    def _pause(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None:
-            return None
+    def _pause(self, node: SimulatedNode, chance: Random) -> str | None:
         return self._hold(node, chance.randrange(10_000, LEASE_US), chance.random() < 0.5)
 
     def _pause_long(self, chance: Random) -> str | None:
@@ -164,9 +161,8 @@ class ClusterInjector(Injecting):
         self._net.go_on(node.loop)
         self._cluster.threads.thaw(node.name)
 
-    def _drain(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None or not node.cluster_number:
+    def _drain(self, node: SimulatedNode, chance: Random) -> str | None:
+        if not node.cluster_number:
             return None
         number = node.cluster_number
         self._draining[number] = None
@@ -175,9 +171,8 @@ class ClusterInjector(Injecting):
         self._world.after(length_us, self._cluster.control.drain, number, False)
         return f"{node.name} is drained for {length_us // 1000} ms"
 
-    def _evict(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None or not node.cluster_number:
+    def _evict(self, node: SimulatedNode, chance: Random) -> str | None:
+        if not node.cluster_number:
             return None
         self._cluster.control.remove(node.cluster_number)
         return f"{node.name} is evicted"
@@ -197,10 +192,7 @@ class ClusterInjector(Injecting):
     def _database(self, chance: Random) -> LaneServer:
         return chance.choice(self._cluster.databases)
 
-    def _cut_off(self, chance: Random) -> str | None:
-        node = self._up(chance)
-        if node is None:
-            return None
+    def _cut_off(self, node: SimulatedNode, chance: Random) -> str | None:
         database = self._database(chance)
         length_us = chance.randrange(100_000, 8_000_000)
         database.cut(node.name, length_us)
@@ -214,13 +206,11 @@ class ClusterInjector(Injecting):
         self._net.cut(one.name, other.name, length_us)
         return f"{one.name} and {other.name} do not reach each other for {length_us // 1000} ms"
 
-    def _lose_answers(self, chance: Random) -> str | None:
-        database = self._database(chance)
+    def _lose_answers(self, database: LaneServer, chance: Random) -> str | None:
         database.lost_answers = chance.choice((1, 1, 3))
         return f"{database.name}: {database.lost_answers} answers will be lost"
 
-    def _stall_database(self, chance: Random) -> str | None:
-        database = self._database(chance)
+    def _stall_database(self, database: LaneServer, chance: Random) -> str | None:
         length_us = chance.randrange(50_000, 9_000_000)
         if chance.random() < 0.5:
             database.commit_us = chance.choice((10_000, 100_000, 600_000))
@@ -232,8 +222,7 @@ class ClusterInjector(Injecting):
     def _hasten(self, database: LaneServer) -> None:
         database.commit_us = self._plan.commit_us
 
-    def _fill(self, chance: Random) -> str | None:
-        database = self._database(chance)
+    def _fill(self, database: LaneServer, chance: Random) -> str | None:
         database.is_full = True
         self._world.after(chance.randrange(50_000, 6_000_000), self._empty, database)
         return f"{database.name} is full"
@@ -241,15 +230,13 @@ class ClusterInjector(Injecting):
     def _empty(self, database: LaneServer) -> None:
         database.is_full = False
 
-    def _outage(self, chance: Random) -> str | None:
-        database = self._database(chance)
+    def _outage(self, database: LaneServer, chance: Random) -> str | None:
         length_us = chance.randrange(1_000, 6_000_000)
         database.go_down(length_us)
         return f"{database.name} is down for {length_us // 1000} ms"
 
-    def _fail_over(self, chance: Random) -> str | None:
+    def _fail_over(self, database: LaneServer, chance: Random) -> str | None:
         """Another machine continues with everything that was executed, and its own clock."""
-        database = self._database(chance)
         length_us = chance.randrange(1_000_000, 20_000_000)
         database.go_down(length_us)
         database.clock_offset_ms = chance.randrange(-5_000, 5_000)

@@ -37,7 +37,7 @@ from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.cluster.lane_tables import LaneContent
 from partibus.simulation.cluster.leases import ControlServer
-from partibus.simulation.event_loop import SimulatedLoop, describe, make_loop
+from partibus.simulation.event_loop import SimulatedLoop, make_loop
 from partibus.simulation.net import PEERS, Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.process import CLOSING_MS, DOWN, IDLE_TIMEOUT_MS, Room
@@ -246,7 +246,7 @@ class SimulatedNode:
             segment_bytes=self._cluster.plan.segment_bytes,
             recent_bytes=self._cluster.plan.recent_bytes,
         )
-        return Broker(store, self.clock, scheduler, self._fault, 0)
+        return Broker(store, self.clock, scheduler, self.loop.broker_failed, 0)
 
     def _appends(self, scheduler: LoopScheduler, place: str) -> SharedAppends | None:
         """What the lanes of this life share; every other node has each lane commit alone."""
@@ -261,10 +261,6 @@ class SimulatedNode:
             broker.clock_stepped(delta_ms)
         if self._gateway is not None:
             self._gateway.clock_stepped()
-
-    def _fault(self, error: Exception) -> None:
-        """What makes a real server stop at once."""
-        self._world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ from partibus.amqp.codec.sections import (
     encode_delivery_annotations,
     encode_header,
     encode_properties,
-    message_id_and_group_id,
     parse_sections,
     split_batch,
 )
 from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp, UInt, ULong
 from support.amqp_values import same
+from support.section_ids import message_id_and_group_id
 
 
 def section(code: int, value: object) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from partibus.cluster.lane_table import LaneTable
-from partibus.control.leases.memory import MemoryLeases, MemoryOwnership
 from partibus.control.ownership import LEASE_MS, NodeAddress
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.server.nodes import lane_keeping, reach
@@ -14,6 +13,7 @@ from partibus.server.nodes.lane_keeping import LaneKeeping
 from partibus.server.nodes.reach import Reach
 from partibus.store.interface import StoreState
 from partibus.testing.clock import ManualClock
+from support.memory_leases import MemoryLeases, MemoryOwnership
 
 
 class FakeAlarms:

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from partibus.control.leases.memory import MemoryLeases, MemoryOwnership
 from partibus.control.ownership import LEASE_MS, RENEW_MS, SERVE_MS, NodeAddress, Ownership
 from partibus.testing.clock import ManualClock
+from support.memory_leases import MemoryLeases, MemoryOwnership
 
 
 class Cluster:

@@ -1,7 +1,7 @@
 """What one node makes of the table it has read, and of what it has written itself."""
 
 from partibus.control.lane_placement import MOVES_MAX
-from partibus.control.leases.view import LeaseTable, LeaseView
+from partibus.control.lease_view import LeaseTable, LeaseView
 from partibus.control.ownership import SERVE_MS, NodeAddress
 from partibus.testing.clock import ManualClock
 

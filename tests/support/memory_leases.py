@@ -2,15 +2,15 @@
 
 Owns the table with its own clock, which plays the database's, and an `Ownership` over it with the
 clock of a node. Time passes only by the clocks; their driver calls `renew` each second, or provides
-a timer such as `loop.call_later`. Follows the rules of the table in PostgreSQL, so that tests and
-the simulator see the same leases. Never blocks.
+a timer such as `loop.call_later`. Follows the rules of the table in PostgreSQL, so that tests
+see the same leases. Never blocks.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from partibus.control.leases.view import LeaseTable, LeaseView
+from partibus.control.lease_view import LeaseTable, LeaseView
 from partibus.control.ownership import LEASE_MS, RENEW_MS, NodeAddress
 from partibus.domain.clock import Clock
 

@@ -1,1 +1,0 @@
-"""Leases on lanes: what one node knows of them, and a table of them in memory."""
