@@ -197,7 +197,9 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 	fi
 
 test-cluster: install ## all conformance tests against a cluster of three nodes over two databases; needs PostgreSQL
-	$(ON_CLUSTER) --numprocesses 4 tests/nodes tests/conformance
+	@code=0; $(NODES_PYTEST) || code=$$?; \
+	$(ON_CLUSTER) --numprocesses 4 tests/conformance || code=$$?; \
+	exit $$code
 
 test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)

@@ -12,7 +12,19 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 
+MOVES: Final = (
+    "in an outage the lanes of a store move between nodes, and are served again when one has taken"
+    " them; these clients try once (tests/nodes/test_databases.py has outages of clusters)"
+)
+WORKERS: Final = "it expects the workers of one machine, and kills them by their numbers"
+NUMBERS: Final = "it expects the numbers of one machine's workers"
+REFUSED_START: Final = "it starts a server by itself on the data directory, which is to refuse"
+
 LEFT_OUT: Final = {
+    "access/test_http.py::test_json_surface[Manage-on-the-namespace]": (
+        "it lists what one machine answers to backups and to operations on nodes"
+    ),
+    "bulk/test_protocol.py::test_each_fragment_is_where_the_server_says": NUMBERS,
     "bulk/test_protocol.py::test_a_worker_that_was_killed": "it kills a worker by its number",
     "bulk/test_stages.py::test_a_worker_is_killed": "it kills a worker by its number",
     "emulator/test_tools.py": "--emulator replaces the vendor's container, which is one server",
@@ -21,9 +33,18 @@ LEFT_OUT: Final = {
     "partitioning/test_creation.py::test_a_message_is_in_the_directory_of_its_store": (
         "it reads the files of a store"
     ),
+    "partitioning/test_creation.py::test_the_quota_counts_what_was_created": REFUSED_START,
+    "partitioning/test_creation.py::test_what_was_created_stays": REFUSED_START,
+    "partitioning/test_outage.py": MOVES,
+    "partitioning/test_workers.py": WORKERS,
     "rest/test_refusals.py::test_clients_read_the_number_of_a_store": (
         "the place of a store is a directory, which the log names"
     ),
+    "signals/test_health.py::test_a_server_without_any_store": MOVES,
+    "signals/test_health.py::test_a_store_that_fails": MOVES,
+    "signals/test_health.py::test_all_is_well": NUMBERS,
+    "signals/test_log.py::test_the_level_changes": NUMBERS,
+    "signals/test_opentelemetry.py::test_the_metrics_are_those_of_a_scrape": NUMBERS,
     "test_root_key.py": "the command that shows a secret key reads the data directory",
     "topics/test_restart.py::test_a_message_is_stored_once": "it counts the bytes of its files",
 }

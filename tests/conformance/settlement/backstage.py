@@ -4,13 +4,17 @@ Owns short forms of sending, taking and peeking over one Qpid Proton connection,
 ready in a few milliseconds. Import it only where the group "proton" is present.
 """
 
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from proton import Message
 
+from adversity.waiting import wait_until
 from conformance.settlement.management import Management
 from support.proton_client import ENQUEUED_TIME, SEQUENCE_NUMBER, Client, symbol
+from support.server import ON_CLUSTER
 
 STATE: Final = symbol("x-opt-message-state")
 ACTIVE, DEFERRED, SCHEDULED = 0, 1, 2
@@ -67,6 +71,16 @@ class Backstage(Client):
     def shown(self, path: str) -> list[object]:
         """The bodies that peek shows."""
         return [item.body for item in self.peek(path)]
+
+    def assert_committed(self, expected: Mapping[str, list[object]]) -> None:
+        """Peek shows what a transaction has put into other entities: at once where one store has
+        all of them, and on a cluster when their lanes have exchanged it."""
+        if os.environ.get(ON_CLUSTER):
+            wait_until(lambda: self._all_shown(expected) == expected, f"{expected} is shown")
+        assert self._all_shown(expected) == expected
+
+    def _all_shown(self, paths: Iterable[str]) -> dict[str, list[object]]:
+        return {path: self.shown(path) for path in paths}
 
     def enqueued_ms(self, path: str) -> list[int]:
         """When the messages that peek shows were enqueued."""

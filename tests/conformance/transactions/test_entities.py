@@ -48,8 +48,7 @@ def test_receive_from_one_queue_and_send_to_others(server: ServerProcess, queues
         assert taken(transaction.send(client.sender(second), "to second"))
         assert [client.shown(queue) for queue in (source, first, second)] == [["in"], [], []]
         assert transaction.commit() == "committed"
-        shown = [client.shown(queue) for queue in (source, first, second)]
-        assert shown == [[], ["to first"], ["to second"]]
+        client.assert_committed({source: [], first: ["to first"], second: ["to second"]})
 
 
 @pytest.mark.rule("TXN-4")
@@ -128,7 +127,7 @@ def test_send_via(server: ServerProcess, queues: Queues) -> None:
         assert taken(transaction.send(sender, text_message("out")))
         assert client.shown(source) == ["in"], "never visible in the transfer entity"
         assert transaction.commit() == "committed"
-        assert (client.shown(source), client.shown(target)) == ([], ["out"])
+        client.assert_committed({source: [], target: ["out"]})
 
 
 @pytest.mark.rule("TXN-6")
@@ -167,7 +166,7 @@ def test_a_via_partition_key_selects_the_partition_of_the_transaction(
         assert taken(transaction.settle(delivery, Delivery.ACCEPTED))
         assert taken(transaction.send(sender, via_keyed("out", here, key=there)))
         assert transaction.commit() == "committed"
-        assert (client.shown(source), client.shown(target)) == ([], ["out"])
+        client.assert_committed({source: [], target: ["out"]})
         transaction = Transaction(client)
         assert taken(transaction.send(sender, via_keyed("one", here)))
         condition, text = refusal(transaction.send(sender, via_keyed("two", there)))

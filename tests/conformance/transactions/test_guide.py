@@ -32,4 +32,4 @@ def test_the_program_of_the_guide(tmp_path: Path) -> None:
             command, capture_output=True, text=True, timeout=PROGRAM_SECONDS_MAX, check=False
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        assert (client.shown("orders"), client.shown("orders-done")) == ([], ["order 1"])
+        client.assert_committed({"orders": [], "orders-done": ["order 1"]})

@@ -149,7 +149,7 @@ const SCENARIOS = {
     const sender = client.createSender(topic);
     const [cancelled] = await sender.scheduleMessages({ body: "cancelled" }, new Date(Date.now() + 60_000));
     await sender.cancelScheduledMessages(cancelled);
-    await sender.scheduleMessages({ body: "later", subject: "red" }, new Date(Date.now() + 2_000));
+    await sender.scheduleMessages({ body: "later", subject: "red" }, new Date(Date.now() + 5_000));
     const manager = client.createRuleManager(topic, "first");
     await manager.deleteRule("$Default");
     await manager.createRule("blue", { subject: "blue" });
