@@ -26,12 +26,13 @@ settings.register_profile("partibus", settings(), deadline=None)
 settings.load_profile("partibus")
 
 HERE = Path(__file__).parent
-LONG_FIRST = ("deploy", "upgrade", "documents", "adversity")
-"""Folders whose tests take a minute: begun last, one of them would keep a whole run waiting."""
+LONG = ("deploy", "upgrade", "documents", "adversity")
+"""Folders whose tests take up to minutes: begun last, one of them would keep a run waiting."""
 
 
+@pytest.hookimpl(trylast=True)  # what was deselected is not in any block
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
+    items[:] = _with_long_ones_first(items)
     known = rule_ids()
     absent = absent_groups()
     for item in items:
@@ -48,9 +49,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"needs {absent[name].needs}"))
 
 
-def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
+def _with_long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Each process begins with a block of the tests; each long folder is at the front of one."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    rest = [item for item in items if _folder(item) not in LONG]
+    ordered: list[pytest.Item] = []
+    for number, name in enumerate(LONG[:processes]):
+        folder = [item for item in items if _folder(item) == name]
+        block = (len(items) - len(ordered)) // (processes - number)
+        fill = max(0, block - len(folder))
+        ordered += folder + rest[:fill]
+        del rest[:fill]
+    return ordered + [item for item in items if _folder(item) in LONG[processes:]] + rest
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
 
 
 def pytest_collection_finish() -> None:
