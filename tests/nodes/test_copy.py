@@ -50,9 +50,9 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def databases(postgres: "PostgresServer") -> list[str]:
-    from support.cluster import new_database
+    from support.postgres import new_database
 
-    return [new_database(postgres), new_database(postgres)]
+    return [new_database(postgres.dsn), new_database(postgres.dsn)]
 
 
 @contextmanager

@@ -7,10 +7,8 @@ was done where, and whoever looked when, in the end all copies are what the cata
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
-import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +19,7 @@ from partibus.control.record import Change, ChangeKind, EntityRecord
 from partibus.domain.entity import EntitySpec, QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import BusError
 from partibus.domain.rights import Rights
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, temporary_database
 
 PROCESSES = 3
 PATHS = ("a", "b", "t", "t/subscriptions/x", "t/subscriptions/y")
@@ -101,19 +99,12 @@ def in_a_file() -> Iterator[Open]:
         yield lambda: Catalog(Path(directory) / "catalog.db", stores=2)
 
 
-_numbers = count(1)
-
-
 @contextmanager
 def in_a_cluster(dsn: str) -> Iterator[Open]:
     from partibus.control.postgres.catalog import PostgresCatalog
 
-    name = f"feed_{next(_numbers)}"
-    place = dsn.replace("/postgres", f"/{name}")
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
+    with temporary_database(dsn) as place:
         yield lambda: Catalog(rows=PostgresCatalog(place), stores=2)
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @settings(deadline=None, max_examples=60)

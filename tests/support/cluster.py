@@ -10,17 +10,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import psycopg
-
 from partibus.domain.clock import SystemClock
 from partibus.server.nodes.certificates import make_cluster, make_node
 from partibus.server.nodes.operations import Report, cluster_service
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, new_database
 from support.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -67,7 +64,6 @@ name = "all"
 """
 LANES: Final = 6
 SETTLED_S: Final = 60.0
-_numbers: Final = count(1)
 
 
 class ClusterNode(ServerProcess):
@@ -179,14 +175,6 @@ class TestCluster:
         self.ask(lambda at: at.rebalance(SETTLED_S))
 
 
-def new_database(postgres: PostgresServer) -> str:
-    """The address of an empty database."""
-    name = f"bus_{next(_numbers)}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return postgres.dsn.rpartition("/")[0] + f"/{name}"
-
-
 def new_cluster(
     directory: Path,
     postgres: PostgresServer,
@@ -195,7 +183,7 @@ def new_cluster(
     machines: Sequence["Machine"] = (),
 ) -> TestCluster:
     """A cluster in a new database of the server, not started yet."""
-    database = new_database(postgres)
+    database = new_database(postgres.dsn)
     config = directory / "namespace.toml"
     config.write_text(DECLARED, encoding="utf-8")
     return TestCluster(directory, database, config, nodes, stores, machines)

@@ -12,16 +12,13 @@ import tempfile
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import ClassVar, Final
-
-import psycopg
 
 from partibus.domain.clock import SystemClock
 from partibus.server.nodes.certificates import make_cluster, make_node
 from partibus.server.nodes.operations import cluster_service
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, new_database
 from support.server import ServerProcess
 
 PATIENT_NODE: Final = Path(__file__).with_name("patient_node.py")
@@ -31,7 +28,6 @@ LANES: Final = 6
 # Three nodes start where a test counts on one server.
 READY_SECONDS_MAX: Final = 180.0
 SETTLED_S: Final = 180.0
-_numbers: Final = count(1)
 
 
 class _Node(ServerProcess):
@@ -73,7 +69,7 @@ class ClusterServer(ServerProcess):
         assert self.postgres is not None, "the conftest of the conformance tests starts it"
         self._is_new = directory not in self._known
         if self._is_new:
-            self._known[directory] = [_new_database(self.postgres) for _ in range(1 + DATABASES)]
+            self._known[directory] = [new_database(self.postgres.dsn) for _ in range(1 + DATABASES)]
         self._control, *stores = self._known[directory]
         return ["--cluster", self._control, *(w for at in stores for w in ("--store", at))]
 
@@ -165,10 +161,3 @@ def forget_certificates() -> None:
     if _authority.cache_info().currsize:
         shutil.rmtree(_authority())
         _authority.cache_clear()
-
-
-def _new_database(postgres: PostgresServer) -> str:
-    name = f"conformance_{next(_numbers)}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return postgres.dsn.rpartition("/")[0] + f"/{name}"

@@ -20,9 +20,9 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.sink.delivery import Letter, Target
 from spark.nodes.balancer import Balancer
-from support.cluster import ClusterNode, TestCluster, new_database
+from support.cluster import ClusterNode, TestCluster
 from support.json_admin import JsonAdmin
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, new_database
 
 QUEUES: Final = 20
 FRAGMENTS: Final = 6
@@ -216,6 +216,6 @@ def new_stand(
     queues = [_QUEUE.format(number=n, fragments=FRAGMENTS) for n in range(QUEUES)]
     queues += [_ONCE.format(name=name, fragments=FRAGMENTS) for name in ("once", "direct")]
     config.write_text("".join(queues), encoding="utf-8")
-    cluster = TestCluster(place, new_database(postgres), config, nodes, stores)
+    cluster = TestCluster(place, new_database(postgres.dsn), config, nodes, stores)
     with cluster, Balancer(cluster.nodes) as balancer:
         yield Stand(cluster, balancer)

@@ -6,16 +6,15 @@ test stands for a database of its own.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from partibus.control import catalog
 from partibus.control.catalog_database import CatalogDatabase
 from partibus.control.catalog_rows import CatalogRows
 from partibus.control.catalog_sealed import SealedCatalog
+from support.postgres import temporary_database
 
 BOTH = {"test_catalog", "test_refresh", "test_partitions", "test_policies", "test_apply"}
 SQLITE_ALONE = {
@@ -24,7 +23,6 @@ SQLITE_ALONE = {
     "test_one_writes_at_a_time",
     "test_a_write_that_fails_leaves_nothing_behind",
 }
-_numbers = count(1)
 
 Open = Callable[[Path | None, SealedCatalog | None], CatalogRows]
 
@@ -65,16 +63,12 @@ def databases(dsn: str, stack: ExitStack) -> Open:
     """Catalogs in databases that are removed at the end, one for each file."""
     from partibus.control.postgres.catalog import PostgresCatalog
 
-    admin = stack.enter_context(psycopg.connect(dsn, autocommit=True))
     known: dict[Path, str] = {}
 
     def place(file: Path | None) -> str:
         if file is not None and file in known:
             return known[file]
-        name = f"catalog_{next(_numbers)}"
-        admin.execute(f"CREATE DATABASE {name}")
-        stack.callback(admin.execute, f"DROP DATABASE {name} WITH (FORCE)")
-        made = dsn.replace("/postgres", f"/{name}")
+        made = stack.enter_context(temporary_database(dsn))
         if file is not None:
             known[file] = made
         return made

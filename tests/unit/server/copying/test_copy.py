@@ -55,9 +55,9 @@ def new_target(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str]
     def make(kind: str) -> str:
         if kind == "directory":
             return str(tmp_path / "target")
-        from support.cluster import new_database
+        from support.postgres import new_database
 
-        return new_database(request.getfixturevalue("postgres"))
+        return new_database(request.getfixturevalue("postgres").dsn)
 
     return make
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from partibus.control.catalog import Catalog
@@ -13,7 +12,7 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, temporary_database
 
 pytestmark = pytest.mark.group("postgres")
 
@@ -43,16 +42,10 @@ def clusters(postgres: PostgresServer) -> Iterator[tuple[Catalog, Catalog]]:
     """The catalogs of two clusters."""
     from partibus.control.postgres.catalog import PostgresCatalog
 
-    names = ("belonging_1", "belonging_2")
-    places = [postgres.dsn.replace("/postgres", f"/{name}") for name in names]
-    with psycopg.connect(postgres.dsn, autocommit=True) as admin:
-        for name in names:
-            admin.execute(f"CREATE DATABASE {name}")
-        one, two = (Catalog(rows=PostgresCatalog(place)) for place in places)
+    with temporary_database(postgres.dsn) as here, temporary_database(postgres.dsn) as there:
+        one, two = (Catalog(rows=PostgresCatalog(place)) for place in (here, there))
         with closing(one), closing(two):
             yield one, two
-        for name in names:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def check(catalog: Catalog, lane: OpenLane, data: Path) -> None:
