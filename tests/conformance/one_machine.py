@@ -35,6 +35,8 @@ LEFT_OUT: Final = {
     ),
     "partitioning/test_creation.py::test_the_quota_counts_what_was_created": REFUSED_START,
     "partitioning/test_creation.py::test_what_was_created_stays": REFUSED_START,
+    "partitioning/test_failover.py::test_a_queue_without_partitions_stands": MOVES,
+    "partitioning/test_failover.py::test_a_store_that_is_full": MOVES,
     "partitioning/test_outage.py": MOVES,
     "partitioning/test_workers.py": WORKERS,
     "rest/test_refusals.py::test_clients_read_the_number_of_a_store": (
