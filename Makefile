@@ -180,7 +180,7 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
-check: lint ## lint, all unit tests and all property tests: under two minutes, for after each change
+check: lint ## lint, all unit tests and all property tests: about two minutes, for after each change
 	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet tests/unit tests/property
 
 test: lint ## the test suite, what CI runs
