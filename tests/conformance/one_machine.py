@@ -12,10 +12,6 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 
-MOVES: Final = (
-    "in an outage the lanes of a store move between nodes, and are served again when one has taken"
-    " them; these clients try once (tests/nodes/test_databases.py has outages of clusters)"
-)
 WORKERS: Final = "it expects the workers of one machine, and kills them by their numbers"
 NUMBERS: Final = "it expects the numbers of one machine's workers"
 REFUSED_START: Final = "it starts a server by itself on the data directory, which is to refuse"
@@ -35,15 +31,15 @@ LEFT_OUT: Final = {
     ),
     "partitioning/test_creation.py::test_the_quota_counts_what_was_created": REFUSED_START,
     "partitioning/test_creation.py::test_what_was_created_stays": REFUSED_START,
-    "partitioning/test_failover.py::test_a_queue_without_partitions_stands": MOVES,
-    "partitioning/test_failover.py::test_a_store_that_is_full": MOVES,
-    "partitioning/test_outage.py": MOVES,
-    "partitioning/test_workers.py": WORKERS,
+    "partitioning/test_workers.py::test_a_killed_worker_comes_back": WORKERS,
+    "partitioning/test_workers.py::test_a_receiver_on_the_other_worker": WORKERS,
+    "partitioning/test_workers.py::test_meanwhile_the_availability": WORKERS,
+    "partitioning/test_workers.py::test_partitions_are_spread_evenly": WORKERS,
+    "partitioning/test_workers.py::test_sends_that_were_with_the_killed_worker": WORKERS,
+    "partitioning/test_workers.py::test_with_traffic_running": WORKERS,
     "rest/test_refusals.py::test_clients_read_the_number_of_a_store": (
         "the place of a store is a directory, which the log names"
     ),
-    "signals/test_health.py::test_a_server_without_any_store": MOVES,
-    "signals/test_health.py::test_a_store_that_fails": MOVES,
     "signals/test_health.py::test_all_is_well": NUMBERS,
     "signals/test_log.py::test_the_level_changes": NUMBERS,
     "signals/test_opentelemetry.py::test_the_metrics_are_those_of_a_scrape": NUMBERS,
