@@ -159,8 +159,11 @@ class FarBroker:
 
     def obstacle(self, store: int) -> str:
         """Why a store of the far process accepts no messages."""
-        is_down = self.is_connected and store in self._stores_down
-        return STORE_DOWN if is_down else self._reach
+        return STORE_DOWN if self.is_down(store) else self._reach
+
+    def is_down(self, store: int) -> bool:
+        """Whether the far process has reported that a store is down."""
+        return self.is_connected and store in self._stores_down
 
     # --- start and end ------------------------------------------------------------------
 

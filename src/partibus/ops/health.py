@@ -27,7 +27,7 @@ DOWN: Final = "down"
 STUCK: Final = "stuck"
 """The store accepts entries, but makes none durable."""
 UNREACHABLE: Final = "unreachable"
-"""Its worker does not answer."""
+"""Its worker does not answer, or no node serves it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class HealthReport:
             yield f"Worker {_list(lost)} does not answer."
         if not self.reads_catalog:
             yield "The catalog cannot be read; see the log."
-        if self._faulty() and not self._writing():
-            yield from self._faulty()
+        if not self._writing():
+            yield from self._faulty() or ([] if lost else self._unserved())
 
     def defects(self) -> Iterator[str]:
         """What is wrong although clients are served."""
@@ -85,6 +85,13 @@ class HealthReport:
                 f"The disk of store {_list(short)} is almost full: sends are refused, while "
                 "messages are received and settled. Free space, or receive messages."
             )
+        if self._writing() and all(self.workers.values()):
+            yield from self._unserved()
+
+    def _unserved(self) -> list[str]:
+        """The lanes of a cluster that are between two nodes; they move by themselves."""
+        lanes = [number for number, store in self.stores.items() if store.state == UNREACHABLE]
+        return [f"Store {_list(lanes)} is not served by a node now."] if lanes else []
 
     def _writing(self) -> list[int]:
         return [number for number, store in self.stores.items() if store.writes]

@@ -124,14 +124,16 @@ class OwnHealth:
 class HealthService:
     """The health of the whole server, or of one node of a cluster.
 
-    A node answers for itself and the lanes that it serves: another node that is lost, or a lane
-    that moves, is no reason to restart this one or to redirect its clients.
+    A node asks itself only: it probes the lanes that it serves, and knows of all others what their
+    nodes have reported. Another node that is lost is no reason to restart this one.
     """
 
     def __init__(self, control: ControlHub, stores: int, is_node: bool = False) -> None:
         self._control = control
         self._is_node = is_node
-        self._stores = range(0 if is_node else stores)
+        self._stores = range(stores)
+        self.state_elsewhere: Callable[[int], StoreState | None] = lambda store: None
+        """The state of a store that no asked process has; None when it is not known."""
         self.is_supervised: Callable[[], bool] = lambda: True
         """Whether the process that replaces workers is running."""
 
@@ -141,10 +143,14 @@ class HealthService:
         return {worker: answer is not None for worker, answer in answers.items()}
 
     async def report(self) -> HealthReport:
-        """What every worker finds in its stores."""
+        """What every worker, or this node, finds in its stores."""
         answers = await self._ask_all(PROBE, ANSWER_S_MAX)
         found = [answer for answer in answers.values() if answer is not None]
-        stores = {n: StoreHealth(state=UNREACHABLE) for n in self._stores}
+        elsewhere = {number: self.state_elsewhere(number) for number in self._stores}
+        stores = {
+            number: StoreHealth(state=UNREACHABLE if state is None else state.value)
+            for number, state in elsewhere.items()
+        }
         for answer in found:
             for number, facts in answer["stores"].items():
                 stores[int(number)] = StoreHealth(**facts)

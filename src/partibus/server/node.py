@@ -361,6 +361,7 @@ class Node:
         number = self.control.worker = await self.seat.join(self.catalog)
         lanes = MovingLanes(*args, clock, self.seat.group.lanes, scheduler, number)
         self._moving = lanes
+        self.health.state_elsewhere = lanes.state_elsewhere
         return lanes
 
     async def _open_lanes(self, seat: Seat, stores: StoreMaker) -> None:

@@ -105,6 +105,18 @@ async def test_health_is_answered_like_the_emulator() -> None:
             "Worker 1 does not answer.",
         ),
         (
+            Found(UP, StoreHealth(state="unreachable")),
+            200,
+            "degraded",
+            "Store 1 is not served by a node now.",
+        ),
+        (
+            Found(StoreHealth(state="unreachable")),
+            503,
+            "not ready",
+            "Store 0 is not served by a node now.",
+        ),
+        (
             Found(reads_catalog=False),
             503,
             "not ready",

@@ -93,10 +93,14 @@ async def test_workers_that_do_not_answer_are_named() -> None:
     assert [report.stores[number].state for number in range(2)] == ["up", "unreachable"]
 
 
-async def test_a_node_answers_for_itself_and_its_lanes() -> None:
-    service = HealthService(Hub(), 2, is_node=True)
+async def test_a_node_probes_its_lanes_and_knows_those_of_other_nodes() -> None:
+    service = HealthService(Hub(), 4, is_node=True)
+    service.state_elsewhere = {1: StoreState.UP, 2: StoreState.DOWN}.get
     assert await service.alive() == {0: True}
     report = await service.report()
     assert report.workers == {0: True}
-    assert {number: store.state for number, store in report.stores.items()} == {0: "up"}
-    assert not [*report.obstacles(), *report.defects()]
+    states = {number: store.state for number, store in report.stores.items()}
+    assert states == {0: "up", 1: "up", 2: "down", 3: "unreachable"}
+    assert not list(report.obstacles()), "another node that is lost is no reason to restart this"
+    assert list(report.defects()) == ["Store 2 is down; it is being probed."]
+    assert list(report.notes()) == ["Store 3 is not served by a node now."]

@@ -27,7 +27,8 @@ RETRY_S: Final = 1.0
 FLUSH_S_MAX: Final = 10.0
 """A store that does not answer within this time is closed as it is, and the lane is released."""
 DOWN_S_MAX: Final = 2.0
-"""A store that is down for longer is unreachable from here, and may be reachable from elsewhere."""
+"""A store that is down for longer may be unreachable from here: its database is asked, and again
+after as long, while the store is down."""
 OPENING_MAX: Final = 4
 """Lanes that are recovered at the same time."""
 
@@ -133,7 +134,8 @@ class LaneKeeping:
         del self._down[lane]
         is_down = broker.store.state is StoreState.DOWN and not broker.store.fenced
         if self._reach is not None and is_down and self._lanes.brokers.get(lane) is broker:
-            self._reach.lose(lane)
+            self._reach.suspect(lane)
+            self._watch_down(lane)
 
     def _begin(self, lane: int, work: Coroutine[Any, Any, None]) -> None:
         task = self._busy[lane] = asyncio.ensure_future(work)
@@ -183,7 +185,7 @@ class LaneKeeping:
             await loop.run_in_executor(None, broker.open)
         except StoreUnavailable:
             if self._reach is not None:
-                self._reach.lose(lane)
+                self._reach.suspect(lane)
             raise
         try:
             epoch = await self._prepare(lane, broker)

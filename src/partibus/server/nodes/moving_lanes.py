@@ -13,7 +13,7 @@ from typing import Final
 from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.moving import MovingFragment
 from partibus.cluster.peers import Peers
-from partibus.cluster.remote import RemoteFragment, nobody
+from partibus.cluster.remote import FarBroker, RemoteFragment, nobody
 from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord, Placement
 from partibus.domain.clock import Clock
@@ -25,6 +25,7 @@ from partibus.fragment.machine import Machine
 from partibus.gateway.namespace import Namespace
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.lanes import Lanes
+from partibus.store.interface import StoreState
 
 _log: Final = logging.getLogger(__name__)
 
@@ -73,6 +74,17 @@ class MovingLanes(Lanes):
         """The epoch under which a lane is served here; None when it is not."""
         return self.epochs.get(lane)
 
+    def state_elsewhere(self, lane: int) -> StoreState | None:
+        """The state of a lane of another node, as that node has reported it; None when no node
+        serves it."""
+        far = self._far(lane)
+        return None if far is None else StoreState.DOWN if far.is_down(lane) else StoreState.UP
+
+    def _far(self, lane: int) -> FarBroker | None:
+        """The node that serves a lane, unless it is this one."""
+        server = self.table.server_of(lane)
+        return None if server is None or self.peers is None else self.peers.far(server)
+
     # --- handles --------------------------------------------------------------------------
 
     def _here(self, placement: Placement, fragment: LocalFragment) -> None:
@@ -107,8 +119,7 @@ class MovingLanes(Lanes):
         if lane in self.epochs:
             handle.bind(self._local[fragment_id], is_served=True)
             return
-        server = self.table.server_of(lane)
-        far = None if server is None or self.peers is None else self.peers.far(server)
+        far = self._far(lane)
         if far is None:
             handle.bind(self._absent(lane, handle), is_served=False)
         else:

@@ -1,9 +1,10 @@
 """Which lanes this node cannot reach, because their database does not answer here.
 
-Owns which lanes are out of reach: those of a database as long as none of its connections answers.
-It is reported with the leases, so that another node takes them if it can, and withdrawn when the
-database answers again, which is tried every second. Must never open or close a lane. Called by
-`lane_keeping`; made by the node.
+Owns which lanes are out of reach: those of a database that accepts no connection from here. A lane
+that fails alone is not out of reach, and its neighbours even less: its database is asked before
+anything is reported. What is out of reach is reported with the leases, so that another node takes
+it if it can, and withdrawn when the database answers again, which is tried every second. Must never
+open or close a lane. Called by `lane_keeping`; made by the node.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ class Reach:
         """By lane."""
         self._answers = answers
         """Whether a database answers; blocks."""
+        self._suspected: set[str] = set()
+        """Databases to be asked: a lane of each has failed."""
         self._lost: set[str] = set()
         self._asking: asyncio.Task[None] | None = None
 
@@ -36,11 +39,10 @@ class Reach:
         """Whether the database of a lane does not answer."""
         return self._places[lane] in self._lost
 
-    def lose(self, lane: int) -> None:
-        """The database of a lane did not answer."""
+    def suspect(self, lane: int) -> None:
+        """A lane has failed: find out whether its database is out of reach."""
         if not self.is_lost(lane):
-            _log.warning("the database of lane %d is out of reach", lane)
-            self._lost.add(self._places[lane])
+            self._suspected.add(self._places[lane])
             if self._asking is None:
                 self._asking = asyncio.ensure_future(self._ask())
 
@@ -52,15 +54,19 @@ class Reach:
 
     async def _ask(self) -> None:
         """Ask until every database answers."""
-        loop = asyncio.get_running_loop()
-        while self._lost:
-            await self._report()
-            await asyncio.sleep(ASK_S)
-            for place in sorted(self._lost):
-                if await loop.run_in_executor(None, self._answers, place):
-                    self._lost.discard(place)
+        while self._suspected or self._lost:
+            asked = self._suspected | self._lost
+            self._suspected = set()
+            lost = {place for place in sorted(asked) if not await self._is_answering(place)}
+            if lost != self._lost:
+                self._lost = lost
+                await self._report()
+            if lost and not self._suspected:
+                await asyncio.sleep(ASK_S)
         self._asking = None
-        await self._report()
+
+    async def _is_answering(self, place: str) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(None, self._answers, place)
 
     async def _report(self) -> None:
         lost = frozenset(lane for lane, place in enumerate(self._places) if place in self._lost)

@@ -170,9 +170,10 @@ class LaneWriter:
         appended."""
 
     def is_refused(self, error: Exception) -> bool:
-        """Whether the database has refused it. A lost connection says nothing: the row may be
-        there, and the next writer of the lane, here or on another node, finds it."""
-        return isinstance(error, Fenced) or is_answer(error)
+        """Whether it was never sent, or the database has refused it. A lost connection says
+        nothing: the row may be there, and the next writer of the lane, here or on another node,
+        finds it."""
+        return not self._sent_s or isinstance(error, Fenced) or is_answer(error)
 
     def restore(self) -> tuple[int, int]:
         """Take the lane back with a new epoch, which deletes what was refused; if nothing was in

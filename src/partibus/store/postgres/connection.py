@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 import psycopg
 
 CONNECT_S: Final = 5
+ASK_S: Final = 2
+"""The limit for a connection that only asks whether the database answers."""
 STATEMENT_MS: Final = 10_000
 """The limit for a statement: after this the lane is down, and is probed."""
 ANSWER_S: Final = STATEMENT_MS / 1000 + 2
@@ -65,13 +67,14 @@ def connect(
     prepare_threshold: int | None,
     plans: str = "auto",
     lock_ms: int = 0,
+    within_s: int = CONNECT_S,
 ) -> Connection:
     """A new connection for one thread; every statement is a transaction. A statement that waits
     longer than `lock_ms` for a lock is refused, unless that is 0."""
     return BoundedConnection.connect(
         dsn,
         autocommit=True,
-        connect_timeout=CONNECT_S,
+        connect_timeout=within_s,
         application_name=application,
         options=f"-c statement_timeout={STATEMENT_MS} -c plan_cache_mode={plans}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
@@ -95,7 +98,7 @@ def is_answer(error: Exception) -> bool:
 def answers(dsn: str) -> bool:
     """Whether the database accepts a connection from here now."""
     try:
-        connect(dsn, "partibus-ask", None).close()
+        connect(dsn, "partibus-ask", None, within_s=ASK_S).close()
     except psycopg.Error:
         return False
     return True

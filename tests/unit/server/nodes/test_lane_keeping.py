@@ -256,3 +256,30 @@ async def test_a_lane_whose_database_is_out_of_reach_goes_to_another_node(
     away.clear()
     bench.leases.drain(second.ownership.node)
     await until(lambda: first.served == [0, 1, 2, 3])
+
+
+async def test_a_lane_that_fails_alone_stays_and_so_do_its_neighbours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its database answers: another node would find the lane in the same state, without its
+    locks."""
+    monkeypatch.setattr(reach, "ASK_S", 0.0)
+    monkeypatch.setattr(lane_keeping, "DOWN_S_MAX", 0.0)
+    asked: list[str] = []
+    away: set[str] = set()
+
+    def answers(place: str) -> bool:
+        asked.append(place)
+        return place not in away
+
+    first, second = await bench.join(), await bench.join()
+    await until(lambda: len(first.served) == len(second.served) == 2)
+    served, story = first.served, list(first.story)
+    first.keeping._reach = Reach(first.ownership, ["a"] * 4, answers)
+    first.lanes.brokers[served[0]].store.state = StoreState.DOWN
+    first.keeping.look()
+    await until(lambda: len(asked) >= 3)
+    assert (first.served, first.story) == (served, story)
+    # It is asked again for as long as the lane is down, so a later loss is not missed.
+    away.add("a")
+    await until(lambda: second.served == [0, 1, 2, 3])
