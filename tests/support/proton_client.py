@@ -6,14 +6,19 @@ where the group "proton" is present.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final, Self
 
-from proton import Delivery, Link, Message, symbol
+from proton import Delivery, Link, Message, _reactor, symbol
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess
+
+# A container loads the certificates of the system, twice, which takes longer than most tests. The
+# connections here use none of them, so all containers of a process share one set.
+_reactor.SSLConfig = cache(_reactor.SSLConfig)
 
 TIMEOUT_SECONDS: Final = 20
 
