@@ -17,7 +17,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.domain.errors import BusError
 from partibus.fragment.broker import Broker
-from partibus.ops.health import STUCK, UNREACHABLE, HealthReport, StoreHealth
+from partibus.ops.health_report import STUCK, UNREACHABLE, HealthReport, StoreHealth
 from partibus.store.interface import Store, StoreState
 
 ALIVE: Final = "alive"

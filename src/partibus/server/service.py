@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from partibus.gateway.tracing import Tracing
     from partibus.ops.admin import Administration
-    from partibus.ops.health import HealthProbe, HealthReport
+    from partibus.ops.health import HealthProbe
+    from partibus.ops.health_report import HealthReport
     from partibus.server.telemetry.export import Telemetry
     from partibus.server.testing.namespaces import HostedNamespaces
 
@@ -157,7 +158,7 @@ class Service:
     async def report(self) -> "HealthReport":
         """The basis of `/health` and `/readyz`."""
         if self._is_stopping:
-            from partibus.ops.health import HealthReport
+            from partibus.ops.health_report import HealthReport
 
             return HealthReport(workers={}, stores={}, is_draining=True)
         return await self.node.health.report()

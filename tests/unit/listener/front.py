@@ -13,7 +13,8 @@ from partibus.listener.accept import bind
 from partibus.listener.listener import Listener, ListenerLimits
 from partibus.listener.tcp import AmqpProtocol
 from partibus.listener.tls import DevelopmentAuthority
-from partibus.ops.health import HealthReport, StoreHealth, operations_application
+from partibus.ops.health import operations_application
+from partibus.ops.health_report import HealthReport, StoreHealth
 
 HOST = "127.0.0.1"
 

@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from partibus.ops.health import (
-    HealthProbe,
-    HealthReport,
-    StoreHealth,
-    operations_application,
-)
+from partibus.ops.health import HealthProbe, operations_application
+from partibus.ops.health_report import HealthReport, StoreHealth
 
 
 async def ask(

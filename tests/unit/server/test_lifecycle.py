@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,3 +192,17 @@ def test_stop_is_called_by_the_first_signal_only(monkeypatch: pytest.MonkeyPatch
     assert (stops, exits) == (["stop"], [])
     loop.handlers[signal.SIGTERM](signal.SIGTERM)
     assert exits == [128 + signal.SIGTERM]
+
+
+def test_a_start_loads_no_web_framework() -> None:
+    """The first HTTP request does: a start is to take little time."""
+    code = "import partibus.server.lifecycle, sys; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(lifecycle.__file__).parents[2])},
+    ).stdout.split()
+    assert "partibus.server.node" in loaded
+    assert not {"starlette", "uvicorn", "wsproto", "lark", "pydantic"} & set(loaded)

@@ -12,7 +12,7 @@ from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.listener.own_address import own_address
 from partibus.listener.tcp import AmqpProtocol
-from partibus.ops.health import HealthReport, StoreHealth
+from partibus.ops.health_report import HealthReport, StoreHealth
 from partibus.server.config import ServeSettings
 from partibus.server.service import Service, reachable_host
 
