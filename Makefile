@@ -29,7 +29,7 @@ SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfi
 NODES_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/nodes
 # Some tests of each area against a cluster of three nodes over two databases, instead of one server;
 # the files of a folder share a cluster. `make test-cluster` runs all of them.
-ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadscope
+ON_CLUSTER := env PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadscope
 CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_management.py test_javascript.py \
 	test_proton.py test_access.py access/test_amqp.py admin/test_python_queues.py admin/test_python_rules.py \
 	duplicates/test_window.py forwarding/test_queues.py forwarding/test_dead_letters.py forwarding/test_topics.py \
@@ -37,12 +37,14 @@ CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_m
 CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
-# tests need both cores of a small machine, and beside them all the others take twice as long.
+# tests need both cores of a small machine, and beside them all the others take twice as long. Only
+# the tests of nodes and those on a cluster, which mostly wait, run together; the latter give way.
 define all_tests
 code=0; $(PYTEST) $(1) || code=$$?; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
+	mkdir -p build; nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
 	$(NODES_PYTEST) $(1) || code=$$?; \
-	$(CLUSTER_PYTEST) $(1) || code=$$?; \
+	wait $$on_cluster || code=$$?; cat build/test-cluster.log; \
 	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
 	exit $$code
 endef

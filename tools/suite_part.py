@@ -9,9 +9,9 @@ must never hide a failure: the first run's report stays in the output, whole.
 """
 
 import json
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -19,29 +19,25 @@ SECOND_RUNS_MAX: Final = 5
 """More than that is not chance."""
 TESTS_FAILED: Final = 1
 """The exit code of pytest when tests ran and some failed."""
-CACHE: Final = Path(".pytest_cache/part")
 
 
-def pytest(*options: str) -> int:
-    """Run it, and keep the names of what failed."""
-    shutil.rmtree(CACHE, ignore_errors=True)
-    return subprocess.call([sys.executable, "-m", "pytest", "-o", f"cache_dir={CACHE}", *options])
-
-
-def failures() -> list[str]:
-    """What failed in the run before."""
-    kept = CACHE / "v/cache/lastfailed"
-    return sorted(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else []
+def pytest(*options: str) -> tuple[int, list[str]]:
+    """Run it; returns its exit code, and the names of what failed. Another part may run beside it,
+    so the names are kept apart."""
+    with tempfile.TemporaryDirectory(prefix="partibus-part-") as cache:
+        words = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *options]
+        code = subprocess.call(words)
+        kept = Path(cache, "v/cache/lastfailed")
+        return code, sorted(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else []
 
 
 def main(options: list[str]) -> int:
     """The exit code for this part."""
-    code = pytest(*options)
-    failed = failures()
+    code, failed = pytest(*options)
     if code != TESTS_FAILED or not 0 < len(failed) <= SECOND_RUNS_MAX:
         return code
     print(f"\n{len(failed)} failed, and run again alone: {' '.join(failed)}", flush=True)
-    again = pytest(*failed)
+    again, _ = pytest(*failed)
     if again == 0:
         print("unstable: failed once and passed alone. Find out why:", flush=True)
         for name in failed:
