@@ -15,6 +15,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.ownership import LEASE_MS
 from partibus.domain.errors import BusError
+from partibus.server.nodes.office import ClusterOffice
 from partibus.server.operators.inspection import is_available, store_fields
 from partibus.server.operators.signals import process_figures
 from partibus.store.postgres.address import database_name
@@ -95,7 +96,7 @@ class OwnNode:
         return self._cpu_percent
 
 
-class ClusterPicture:
+class ClusterPicture(ClusterOffice):
     """The whole cluster, as seen by one of its nodes."""
 
     def __init__(

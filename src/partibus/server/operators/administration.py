@@ -34,17 +34,24 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights, names_of_rights
+from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
-from partibus.server.nodes.office import ClusterOffice, NoCluster
+from partibus.server.nodes.office import ClusterOffice
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityWish
 from partibus.server.operators.events import EventService
-from partibus.server.operators.inside import Door
-from partibus.server.operators.inspection import COUNTS, FRAGMENTS, RANKS, STORES, is_available
+from partibus.server.operators.inspection import (
+    COUNTS,
+    FRAGMENTS,
+    RANKS,
+    SILENT_STORE,
+    STORES,
+    is_available,
+)
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
 from partibus.server.operators.messages import MessageService
@@ -58,7 +65,7 @@ from partibus.server.testing.clock import FixedClockService
 from partibus.server.testing.namespaces import NoNamespaces
 
 NO_ANSWER: Final = "down"
-"""The state of a fragment or store whose worker does not answer."""
+"""The state of a fragment whose worker does not answer."""
 SUMMED: Final = (*COUNTS, "bytes")
 _SUMMED: Final = itemgetter(*SUMMED)
 _ZEROS: Final = (0,) * len(SUMMED)
@@ -79,7 +86,7 @@ class Administration:
         control: ControlHub,
         bulk: BulkPath,
         backups: BackupService,
-        door: Door,
+        gateway: Gateway,
         live: LiveNamespace,
         bus_clock: Clock | None = None,
     ) -> None:
@@ -92,7 +99,7 @@ class Administration:
         """The time of messages, which differs on a server with fake time."""
         self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
-        self.cluster: ClusterOffice = NoCluster()
+        self.cluster = ClusterOffice()
         self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk
@@ -105,7 +112,7 @@ class Administration:
         self.events = EventService(control, "worker" if settings.cluster is None else "node")
         self.log = LogService(control)
         self.console_mode = settings.console
-        self.messages = MessageService(door)
+        self.messages = MessageService(gateway)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
         self._claims: dict[tuple[str, str], Grant] = {}
@@ -277,15 +284,13 @@ class Administration:
         for record in self._catalog.entities():
             for placement in record.fragments:
                 placed[placement.store] = placed.get(placement.store, 0) + 1
-        unknown = dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage"))
-        silent = {"worker": None, "state": NO_ANSWER, **unknown}
         return {
             "stores": [
                 {
                     "store": number,
                     "place": self._settings.store_name(number),
                     "fragments": placed.get(number, 0),
-                    **reported.get(str(number), silent),
+                    **reported.get(str(number), SILENT_STORE),
                 }
                 for number in range(self._settings.stores)
             ]

@@ -138,7 +138,7 @@ class LaneWriter:
         return SharedRow(self._lane.number, self._shared_statement, _parameters(group))
 
     def answered(self, group: list[PendingEntry], changed: int | None) -> Exception | None:
-        """What was wrong with it; None when it is durable."""
+        """How many rows it has changed, None when it was undone; returns what was wrong."""
         if changed == 1:
             self._is_durable(group)
             return None
