@@ -247,17 +247,13 @@ class Lane:
         for base, generation in segments:
             with connection.transaction():
                 self.check_held(connection)
-                table = self.table(base, generation)
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+                self._drop(connection, self.table(base, generation))
                 connection.execute(
                     "DELETE FROM partibus.segment"
                     " WHERE lane = %s AND base = %s AND generation = %s",
                     (self.number, base, generation),
                 )
-                connection.execute(
-                    "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
-                    (self.number, segment_table(self.number, base, generation)),
-                )
+                self._retain(connection, base, generation)
 
     def drop_garbage(self, connection: Connection) -> None:
         """Drop the tables that an interrupted compaction left; the lane was just opened."""
@@ -265,9 +261,11 @@ class Lane:
             "SELECT table_name FROM partibus.garbage WHERE lane = %s", (self.number,)
         ).fetchall()
         for (name,) in rows:
-            table = sql.Identifier(SCHEMA, name)
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            self._drop(connection, sql.Identifier(SCHEMA, name))
         connection.execute("DELETE FROM partibus.garbage WHERE lane = %s", (self.number,))
+
+    def _drop(self, connection: Connection, table: sql.Identifier) -> None:
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
 
     def segments(self, connection: Connection) -> list[SegmentRow]:
         """The tables of the lane, in the order of the log."""
@@ -367,7 +365,7 @@ class Lane:
         with connection.transaction():
             self.check_held(connection)
             self._discard(connection, [(base, generation)])
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            self._drop(connection, table)
             self._create(connection, table)
 
     def keep(
@@ -408,10 +406,7 @@ class Lane:
                 "INSERT INTO partibus.segment VALUES (%s, %s, %s, %s)",
                 (self.number, base, generation, kept_until),
             )
-            connection.execute(
-                "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
-                (self.number, segment_table(self.number, base, generation)),
-            )
+            self._retain(connection, base, generation)
             self._discard(connection, sources)
 
     def _discard(self, connection: Connection, segments: Sequence[tuple[int, int]]) -> None:
@@ -420,6 +415,13 @@ class Lane:
                 "INSERT INTO partibus.garbage VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 (self.number, segment_table(self.number, base, generation)),
             )
+
+    def _retain(self, connection: Connection, base: int, generation: int) -> None:
+        """A table is no longer garbage: it is valid, or gone."""
+        connection.execute(
+            "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
+            (self.number, segment_table(self.number, base, generation)),
+        )
 
     # --- checkpoints ------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ own thread, which also has to deal with every failure. Knows neither entries nor
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +18,13 @@ import psycopg
 from partibus.store.callbacks import report
 from partibus.store.interface import Notify
 from partibus.store.lane.commit import CommitThread, PendingEntry
-from partibus.store.postgres.connection import CONNECT_S, Connection, connect, is_answer
+from partibus.store.postgres.connection import (
+    CONNECT_S,
+    Connection,
+    close_quietly,
+    connect,
+    is_answer,
+)
 from partibus.store.postgres.lane import SHARED_NAME
 from partibus.store.postgres.pipeline import StatementPipeline
 
@@ -187,9 +192,7 @@ class SharedAppends:
         """Let go of the connection, in whatever state it is."""
         connection, self._connection = self._connection, None
         self._prepared.clear()
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+        close_quietly(connection)
 
 
 def _lane_of(loan: Loan) -> int:
