@@ -1,8 +1,8 @@
 """A server process: brokers, gateway, couriers and peers, wired as the node wires them.
 
-Owns the life of one worker: its start from whatever is on its disks, its death at any moment, and
-its clean stop. The wiring mirrors `server.node`; catalog, HTTP and TLS are not simulated, so the
-entities of a run are fixed when it begins.
+Owns what workers and nodes have in common, and the life of one worker: its start from whatever is
+on its disks, its death at any moment, and its clean stop. The wiring mirrors `server.node`;
+catalog, HTTP and TLS are not simulated, so the entities of a run are fixed when it begins.
 """
 
 from collections.abc import Mapping
@@ -202,14 +202,14 @@ class SimulatedProcess(ServerProcess):
         self._workers = host.plan.workers
 
     @property
-    def rooms(self) -> Mapping[int, Room]:
+    def rooms(self) -> Mapping[int, SimulatedDisk]:
         """The disks of its stores, by their numbers."""
         return {n: disk for n, disk in self._disks.items() if self._membership.owns(n)}
 
     @property
     def disks(self) -> list[SimulatedDisk]:
         """The disks of its stores."""
-        return [disk for store, disk in self._disks.items() if self._membership.owns(store)]
+        return list(self.rooms.values())
 
     @property
     def _membership(self) -> Membership:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from partibus import __version__
 from partibus.atom.counts import Figures
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import AccessControl, Grant, require
+from partibus.control.access import Grant, require
 from partibus.control.catalog import Catalog
 from partibus.control.declared.describe import describe
 from partibus.control.live import LiveNamespace
@@ -35,7 +35,6 @@ from partibus.domain.entity import (
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights, names_of_rights
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
@@ -80,8 +79,6 @@ class Administration:
         self,
         settings: ServeSettings,
         catalog: Catalog,
-        namespace: Namespace,
-        access: AccessControl,
         clock: Clock,
         control: ControlHub,
         bulk: BulkPath,
@@ -92,8 +89,8 @@ class Administration:
     ) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._namespace = namespace
-        self._access = access
+        self._namespace = namespace = gateway.namespace
+        self._access = gateway.access
         self._clock = clock
         self._bus_clock = clock if bus_clock is None else bus_clock
         """The time of messages, which differs on a server with fake time."""

@@ -10,7 +10,7 @@ Encodes nothing. Called by the threads of `store.PostgresStore`.
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -253,7 +253,7 @@ class Lane:
                     " WHERE lane = %s AND base = %s AND generation = %s",
                     (self.number, base, generation),
                 )
-                self._retain(connection, base, generation)
+                self._unmark(connection, base, generation)
 
     def drop_garbage(self, connection: Connection) -> None:
         """Drop the tables that an interrupted compaction left; the lane was just opened."""
@@ -406,7 +406,7 @@ class Lane:
                 "INSERT INTO partibus.segment VALUES (%s, %s, %s, %s)",
                 (self.number, base, generation, kept_until),
             )
-            self._retain(connection, base, generation)
+            self._unmark(connection, base, generation)
             self._discard(connection, sources)
 
     def _discard(self, connection: Connection, segments: Sequence[tuple[int, int]]) -> None:
@@ -416,7 +416,7 @@ class Lane:
                 (self.number, segment_table(self.number, base, generation)),
             )
 
-    def _retain(self, connection: Connection, base: int, generation: int) -> None:
+    def _unmark(self, connection: Connection, base: int, generation: int) -> None:
         """A table is no longer garbage: it is valid, or gone."""
         connection.execute(
             "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
@@ -476,14 +476,11 @@ class CheckpointWriter:
         """Replace those of the previous checkpoint."""
         self._connection.execute("DELETE FROM partibus.state WHERE lane = %s", (self._lane,))
         statement = "COPY partibus.state (lane, fragment, data) FROM STDIN (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            self._write(copy, states.items())
+        self._copy(statement, states.items())
 
     def add_pages(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Pages that no checkpoint has written yet."""
-        statement = "COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            self._write(copy, pages)
+        self._copy("COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)", pages)
 
     def drop_pages(self, numbers: list[int]) -> None:
         """Pages that no state refers to any more."""
@@ -491,10 +488,11 @@ class CheckpointWriter:
             "DELETE FROM partibus.page WHERE lane = %s AND number = ANY(%s)", (self._lane, numbers)
         )
 
-    def _write(self, copy: psycopg.Copy, rows: Iterable[tuple[int, bytes]]) -> None:
-        copy.set_types(["int4", "int8", "bytea"])
-        for number, data in rows:
-            copy.write_row((self._lane, number, data))
+    def _copy(self, statement: LiteralString, rows: Iterable[tuple[int, bytes]]) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(["int4", "int8", "bytea"])
+            for number, data in rows:
+                copy.write_row((self._lane, number, data))
 
 
 def _application(purpose: str, lane: int) -> str:
