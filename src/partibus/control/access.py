@@ -9,11 +9,12 @@ credential. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
 import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from partibus.control import sas
 from partibus.control.catalog import Catalog
 from partibus.control.grant import Grant, require
+from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
 from partibus.domain.address import covers, entity_of_messages, path_key, resource_path
@@ -25,18 +26,12 @@ BEARER: Final = "Bearer "
 """Before a JSON web token in the header of an HTTP request."""
 
 
-class JwtReader(Protocol):
-    """Something that can read JSON web tokens."""
-
-    def grant(self, token: str, audience_path: str, now_ms: int) -> Grant: ...
-
-
 @dataclass(eq=False, slots=True)
 class AccessControl:
     """The checks of credentials against the catalog's policies."""
 
     catalog: Catalog
-    jwt: JwtReader | None = None
+    jwt: JwtVerifier | None = None
 
     def accepts(self, token_text: str) -> bool:
         """Whether a token is of a supported kind; not whether it is valid."""

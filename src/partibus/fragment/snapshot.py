@@ -22,7 +22,7 @@ from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader, dump_table
-from partibus.store.interface import NoPages, Pages
+from partibus.store.interface import NO_PAGES, Pages
 
 VERSION: Final = PAGED_VERSION
 """1 had no sections; before 3 no row said that its message was scheduled, nor held a time to live
@@ -110,7 +110,7 @@ def _tables(state: State) -> list[tuple[MessageTable, list[Held]]]:
     return out
 
 
-def load(fragment_id: int, spec: FragmentSpec, data: bytes, pages: Pages | None = None) -> State:
+def load(fragment_id: int, spec: FragmentSpec, data: bytes, pages: Pages = NO_PAGES) -> State:
     """The state that a snapshot holds."""
     state = State(fragment_id, spec)
     try:
@@ -120,7 +120,7 @@ def load(fragment_id: int, spec: FragmentSpec, data: bytes, pages: Pages | None 
                 f"snapshot version {version} is not known to this release; "
                 "open the data with the release that wrote it"
             )
-        tables = TableReader(version, NoPages() if pages is None else pages)
+        tables = TableReader(version, pages)
         offset = _HEAD.size
         for table, _ in _tables(state):
             offset = tables.load(table, data, offset)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from partibus.bulk.service import BulkService
 from partibus.bulk.staging import StagingService
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import AccessControl, require
+from partibus.control.access import require
 from partibus.control.placement import worker_of
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
 from partibus.domain.rights import Rights
-from partibus.gateway.memory_account import MemoryAccount
-from partibus.gateway.namespace import Namespace
+from partibus.gateway.gateway import Gateway
 from partibus.listener.own_address import EVERY_INTERFACE
 from partibus.server.config import ServeSettings
 
@@ -41,13 +40,12 @@ class BulkPath:
     """Bulk, as the other parts of the server ask for it."""
 
     settings: ServeSettings
-    namespace: Namespace
-    access: AccessControl
+    gateway: Gateway
     clock: Clock
     control: ControlHub
-    memory: MemoryAccount
 
     def __post_init__(self) -> None:
+        self._memory = self.gateway.memory
         self._server: BulkServer | None = None
         self._starting: asyncio.Task[None] | None = None
         self._failure: str | None = None
@@ -88,27 +86,28 @@ class BulkPath:
         host = "[::]" if self.settings.host == EVERY_INTERFACE else self.settings.host
         offset = self.control.worker if self.owner_of is None else 0
         location = f"{host}:{port + offset if port else 0}"
-        services = (BulkService(self.namespace), StagingService(self.namespace))
+        namespace = self.gateway.namespace
+        services = (BulkService(namespace), StagingService(namespace))
         if self.settings.loopback_only:
-            return BulkServer(f"grpc://{location}", loop, *services, self, self.memory)
+            return BulkServer(f"grpc://{location}", loop, *services, self, self._memory)
         assert self.certificates is not None
         certificates = [self.certificates()]
         return BulkServer(
-            f"grpc+tls://{location}", loop, *services, self, self.memory, certificates
+            f"grpc+tls://{location}", loop, *services, self, self._memory, certificates
         )
 
     def admit(self, token: str) -> None:
         """Raise Unauthorized unless the token is valid, for whatever entity."""
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
-        self.access.authenticate_any(token, self.clock.now_ms())
+        self.gateway.access.authenticate_any(token, self.clock.now_ms())
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
         """Raise Unauthorized unless the token grants a right on a path."""
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
         now_ms = self.clock.now_ms()
-        grant = self.access.authenticate_token(token, path, now_ms)
+        grant = self.gateway.access.authenticate_token(token, path, now_ms)
         require([grant], path, right, now_ms)
 
     async def stop(self) -> None:
@@ -125,7 +124,7 @@ class BulkPath:
         """Where each fragment of an entity is read and written in bulk."""
         # First: a client without a right must not learn whether the entity exists.
         self._authorize_any(token or "", parse_address(name).path)
-        entity = BulkService(self.namespace).entity(name)
+        entity = BulkService(self.gateway.namespace).entity(name)
         record = entity.record
         owners = [self._owner(placement.store) for placement in record.fragments]
         locations = await self._locations(host, sorted({n for n in owners if n is not None}))

@@ -55,7 +55,7 @@ from typing import Final
 
 from partibus.control.declared.definitions import Definitions, load_definitions
 from partibus.control.declared.emulator_defaults import default_definitions
-from partibus.control.declared.fields import refuse_unknown
+from partibus.control.declared.fields import Section
 from partibus.control.declared.limits_config import with_limits
 from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
@@ -265,7 +265,7 @@ def _take_file(
     source = definitions.source
     tables = (("server", definitions.server, _IN_SERVER), ("tls", definitions.tls, _IN_TLS))
     for name, table, known in tables:
-        refuse_unknown(source, (name,), table, known)
+        Section(source, (name,), table).refuse_unknown(known)
         for key, value in table.items():
             where = (name, key)
             try:

@@ -8,7 +8,7 @@ refused (PRP-7). The catalog decides which changes are valid.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from partibus.cluster.control_hub import ControlHub
@@ -28,6 +28,15 @@ BUSY_TRIES_MAX: Final = 100
 error."""
 
 _Result = TypeVar("_Result")
+
+
+async def in_turn(write: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Write when no other process is writing; writes take milliseconds."""
+    for _ in range(BUSY_TRIES_MAX):
+        with contextlib.suppress(CatalogBusy):
+            return await write()
+        await asyncio.sleep(BUSY_S)
+    raise CatalogBusy
 
 
 class ServerNamespace:
@@ -119,13 +128,13 @@ class ServerNamespace:
 
     async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
         """Save how long entities have been idle; other workers need not know."""
-        await self._written(lambda catalog: catalog.put_idle_times(idle_ms))
+        await self._write(lambda catalog: catalog.put_idle_times(idle_ms))
 
     # --- the order of a change --------------------------------------------------------------
 
     async def _change(self, path: str, write: Callable[[Catalog], _Result]) -> _Result:
         with self._alone(path):
-            result = await self._written(write)
+            result = await self._write(write)
             await self._control.ask_all(FOLLOW, {"generation": self._writer.generation})
             return result
 
@@ -145,10 +154,5 @@ class ServerNamespace:
         finally:
             self._under_way.discard(key)
 
-    async def _written(self, write: Callable[[Catalog], _Result]) -> _Result:
-        """Write when no other process is writing; writes take milliseconds."""
-        for _ in range(BUSY_TRIES_MAX):
-            with contextlib.suppress(CatalogBusy):
-                return await self._writer.write(write)
-            await asyncio.sleep(BUSY_S)
-        raise CatalogBusy
+    async def _write(self, change: Callable[[Catalog], _Result]) -> _Result:
+        return await in_turn(lambda: self._writer.write(change))

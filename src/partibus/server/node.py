@@ -410,21 +410,12 @@ class Node:
         gateway = self.gateway
         register_services(gateway, self._brokers, self._machines, self.catalog, self.control)
         OwnHealth(self._brokers, self.catalog).register(self.control)
-        self.bulk = BulkPath(
-            self.settings,
-            gateway.namespace,
-            gateway.access,
-            self.clock,
-            self.control,
-            gateway.memory,
-        )
+        self.bulk = BulkPath(self.settings, gateway, self.clock, self.control)
         if self.seat is not None:
             self.bulk.owner_of = self.seat.group.owner_of
         self.administration = Administration(
             self.settings,
             self.catalog,
-            gateway.namespace,
-            gateway.access,
             self.clock,
             self.control,
             self.bulk,

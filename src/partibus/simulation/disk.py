@@ -10,6 +10,7 @@ next suitable call.
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -27,15 +28,13 @@ Change = tuple[int, bytes] | int
 """(offset, bytes) of a write, or the length that a file was cut or grown to."""
 
 
+@dataclass(eq=False, slots=True)
 class Content:
     """Bytes, and how far they were ever written; what follows up to `size` is zeros."""
 
-    __slots__ = ("data", "size", "written_end")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.size = 0
-        self.written_end = 0
+    data: bytearray = field(default_factory=bytearray)
+    size: int = 0
+    written_end: int = 0
 
     def apply(self, change: Change) -> None:
         """Write or cut."""
@@ -54,9 +53,7 @@ class Content:
 
     def copy(self) -> "Content":
         """The same, apart."""
-        twin = Content()
-        twin.data, twin.size, twin.written_end = self.data[:], self.size, self.written_end
-        return twin
+        return Content(self.data[:], self.size, self.written_end)
 
     def read(self, length: int, offset: int) -> bytes:
         """What is there, zeros where nothing was written."""
@@ -119,24 +116,24 @@ def _sectors(change: tuple[int, bytes]) -> list[tuple[int, bytes]]:
     return parts
 
 
+@dataclass(slots=True)
 class Faults:
     """What is wrong with a disk; by default nothing."""
 
-    def __init__(self) -> None:
-        self.sync_errors = 0
-        """How many syncs fail from now on."""
-        self.write_errors = 0
-        self.read_errors = 0
-        self.flips = 0
-        """How many reads find one flipped bit."""
-        self.sync_us = SYNC_US
-        self.is_full = False
-        self.crash_in: int | None = None
-        """The process dies at this call from now on."""
-        self.dies_in_sync = False
-        """The process dies within its next sync, and the syncs of its next start fail."""
-        self.is_never_cached = False
-        """Reads have to wait for the disk."""
+    sync_errors: int = 0
+    """How many syncs fail from now on."""
+    write_errors: int = 0
+    read_errors: int = 0
+    flips: int = 0
+    """How many reads find one flipped bit."""
+    sync_us: int = SYNC_US
+    is_full: bool = False
+    crash_in: int | None = None
+    """The process dies at this call from now on."""
+    dies_in_sync: bool = False
+    """The process dies within its next sync, and the syncs of its next start fail."""
+    is_never_cached: bool = False
+    """Reads have to wait for the disk."""
 
 
 class SimulatedDisk:

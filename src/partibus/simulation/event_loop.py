@@ -21,16 +21,14 @@ TURN_US_MAX = 40
 """How long a turn of the loop may take."""
 
 
+@dataclass(eq=False, slots=True)
 class Handle:
     """A callback that can be cancelled."""
 
-    __slots__ = ("args", "callback", "is_cancelled", "when_s")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], when_s: float):
-        self.callback = callback
-        self.args = args
-        self.is_cancelled = False
-        self.when_s = when_s
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    when_s: float
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -53,8 +51,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.paused_until_us = 0
         self.batch = 0
         """Callbacks of the present turn that have not run yet."""
-        self.start_thread: Callable[[str, Callable[[], None]], None] | None = None
-        """Starts a thread for blocking work, in the process of that name."""
+        self.start_thread: Callable[[Callable[[], None]], None] | None = None
+        """Starts a thread for blocking work, in its process."""
         self._ready: deque[Handle] = deque()
         self._is_turn_due = False
         self._jitter = world.chance(f"turns/{name}")
@@ -123,8 +121,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Future[Any]":
         """Run blocking work in a thread of this process."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                self.call_soon(settle, future, None, error)
+            else:
+                self.call_soon(settle, future, result, None)
+
         assert self.start_thread is not None, "this loop has no threads"
-        self.start_thread(self.name, _Job(self, future, func, args).run)
+        self.start_thread(run)
         return future
 
     async def create_unix_connection(  # type: ignore[override]
@@ -208,31 +215,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
 
 
-@dataclass(eq=False)
-class _Job:
-    """Blocking work, and who waits for it."""
-
-    loop: SimulatedLoop
-    future: "asyncio.Future[Any]"
-    func: Callable[..., Any]
-    args: tuple[Any, ...]
-
-    def run(self) -> None:
-        """In the thread."""
-        try:
-            result = self.func(*self.args)
-        except Exception as error:
-            self.loop.call_soon(self._tell, None, error)
-        else:
-            self.loop.call_soon(self._tell, result, None)
-
-    def _tell(self, result: object, error: Exception | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(result)
-        else:
-            self.future.set_exception(error)
+def settle(future: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    """Give a future its result or its error, unless nobody waits any more."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 def make_loop(world: World, net: "Net", name: str) -> SimulatedLoop:

@@ -6,7 +6,7 @@ Called by the run between two steps.
 
 from random import Random
 
-from partibus.simulation.disk import SYNC_US, SimulatedDisk
+from partibus.simulation.disk import Faults, SimulatedDisk
 from partibus.simulation.injecting import Injecting, hits, pick
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
@@ -67,12 +67,7 @@ class Injector(Injecting):
                 self._restart(process)
 
     def _heal(self, disk: SimulatedDisk) -> None:
-        faults = disk.faults
-        faults.sync_errors = faults.write_errors = faults.read_errors = faults.flips = 0
-        faults.is_full = faults.is_never_cached = False
-        faults.sync_us = SYNC_US
-        faults.crash_in = None
-        faults.dies_in_sync = False
+        disk.faults = Faults()
 
     # --- processes ----------------------------------------------------------------------------
 

@@ -13,9 +13,12 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from partibus.simulation.world import Violation, World
+
+if TYPE_CHECKING:
+    from partibus.simulation.net import Connection
 
 LATE_US_MAX = 50_000
 """How long a message may take from the decision to deliver it until it is written."""
@@ -60,15 +63,6 @@ class Letter:
         return b"<sim %d %d %08x>" % (self.number, len(filler), zlib.crc32(filler)) + filler
 
 
-class Breakable(Protocol):
-    """A connection, which may break."""
-
-    @property
-    def broken_us(self) -> int | None:
-        """When it broke, or the worker at its end lost another."""
-        ...
-
-
 @dataclass(slots=True)
 class Holder:
     """Who holds a session."""
@@ -77,7 +71,7 @@ class Holder:
     since_us: int
     until_us: int
     """When it ended, or will end by itself."""
-    connection: Breakable | None = None
+    connection: "Connection | None" = None
     """The connection that it depends on."""
 
     def ended_us(self) -> int:

@@ -1,15 +1,14 @@
 """A server process: brokers, gateway, couriers and peers, wired as the node wires them.
 
-Owns the life of one worker: its start from whatever is on its disks, its death at any moment, and
-its clean stop. The wiring mirrors `server.node`; catalog, HTTP and TLS are not simulated, so the
-entities of a run are fixed when it begins.
+Owns what workers and nodes have in common, and the life of one worker: its start from whatever is
+on its disks, its death at any moment, and its clean stop. The wiring mirrors `server.node`;
+catalog, HTTP and TLS are not simulated, so the entities of a run are fixed when it begins.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Protocol
 
 from partibus.amqp.settings import ConnectionSettings
@@ -38,6 +37,7 @@ from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.event_loop import SimulatedLoop, make_loop
 from partibus.simulation.net import Net
+from partibus.simulation.plan import Plan
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import Crashed, World
 from partibus.store.log import SegmentStore
@@ -65,111 +65,151 @@ class Room(Protocol):
         ...
 
 
-class ServerProcess(Protocol):
-    """A process of the bus: a worker of one server, or a node of a cluster."""
-
-    number: int
-    name: str
-    is_up: bool
-    clock: SimulatedClock
-    loop: SimulatedLoop
-    brokers: dict[int, Broker]
-    """By store or lane."""
-    machines: dict[int, Machine]
-    """By fragment."""
-    memory: MemoryAccount
-    """The memory used for its clients."""
-
-    @property
-    def segment_bytes(self) -> int:
-        """The size of its segments."""
-        ...
-
-    @property
-    def connection_count(self) -> int:
-        """Clients that are connected."""
-        ...
-
-    @property
-    def rooms(self) -> Mapping[int, Room]:
-        """Where the logs are that it writes, by store or lane."""
-        ...
-
-    def start(self) -> BusError | None:
-        """Start; returns the error of a store that cannot be opened, or None."""
-        ...
-
-    def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` no connection is notified."""
-        ...
-
-    def stop(self) -> None:
-        """Stop cleanly."""
-        ...
-
-    def submit(self, fragment_id: int, command: Command) -> None:
-        """Submit to a fragment of this process, as its bulk path does."""
-        ...
-
-    def checkpoint(self) -> None:
-        """Have every store write a checkpoint and free dead space."""
-        ...
-
-
 @dataclass(eq=False)
 class Host:
-    """What a process runs on and what outlives it: its disks and its clock."""
+    """What processes run on, and what outlives them."""
 
     world: World
     net: Net
     threads: Threads
     catalog: Catalog
-    segment_bytes: int
-    memory_bytes: int
-    disks: dict[int, SimulatedDisk] = field(init=False, default_factory=dict)
+    plan: Plan
 
 
-class SimulatedProcess:
-    """One worker of the server."""
+class ServerProcess:
+    """A process of the bus: a worker of one server, or a node of a cluster."""
 
-    def __init__(self, host: Host, number: int, workers: int) -> None:
+    def __init__(self, host: Host, kind: str, number: int) -> None:
         self._host = host
         self._world = host.world
         self.number = number
-        self.name = f"worker-{number}"
+        self.name = f"{kind}-{number}"
         self.clock = SimulatedClock(host.world)
         self.is_up = False
         self.brokers: dict[int, Broker] = {}
+        """By store or lane."""
         self.machines: dict[int, Machine] = {}
-        self.loop: SimulatedLoop
-        self._workers = workers
-        self._lives = 0
-        self._chance: Random = host.world.chance(f"process/{number}")
-        self._gateway: Gateway
-        self._couriers: Couriers
-        self._watch: ClockWatch
+        """By fragment."""
         self.memory = MemoryAccount()
         """The memory used for its clients."""
+        self.loop: SimulatedLoop
+        self._lives = 0
+        self._gateway: Gateway | None = None
+        self._couriers: Couriers
+        self._watch: ClockWatch
 
     @property
     def segment_bytes(self) -> int:
         """The size of its segments."""
-        return self._host.segment_bytes
+        return self._host.plan.segment_bytes
 
     @property
     def connection_count(self) -> int:
         """Clients that are connected."""
-        return len(self._gateway._connections)
+        return 0 if self._gateway is None else len(self._gateway._connections)
 
     @property
     def rooms(self) -> Mapping[int, Room]:
+        """Where the logs are that it writes, by store or lane."""
+        raise NotImplementedError
+
+    @property
+    def _peer_address(self) -> str:
+        """Where the other processes reach it, in this life."""
+        raise NotImplementedError
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> BusError | None:
+        """Start; returns the error of a store that cannot be opened, or None."""
+        raise NotImplementedError
+
+    def _begin_life(self) -> None:
+        assert not self.is_up
+        self._lives += 1
+        self.loop = make_loop(self._world, self._host.net, self.name)
+        self.brokers, self.machines = {}, {}
+        self.memory = MemoryAccount(self._host.plan.memory_bytes)
+        self.is_up = True
+
+    def _open_gateway(
+        self, namespace: Namespace, scheduler: LoopScheduler, lock_prefix: int
+    ) -> None:
+        settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
+        self._gateway = Gateway(
+            namespace,
+            AccessControl(self._host.catalog),
+            self.clock,
+            scheduler,
+            settings,
+            lock_prefix=lock_prefix,
+            memory=self.memory,
+        )
+        self._gateway.start()
+        self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
+        self._watch.start()
+
+    def _listen(self) -> None:
+        """Accept clients."""
+        assert self._gateway is not None
+        closing = Deadlines(self.loop, self.clock, CLOSING_MS)
+        accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
+        self._host.net.listen(self.loop, accept, self.name)
+
+    def _clock_stepped(self, delta_ms: int) -> None:
+        for broker in self.brokers.values():
+            broker.clock_stepped(delta_ms)
+        if self._gateway is not None:
+            self._gateway.clock_stepped()
+
+    def _is_at_rest(self) -> bool:
+        return all(broker.is_at_rest for broker in self.brokers.values())
+
+    def die(self, *, is_silent: bool) -> None:
+        """End at this very moment; with `is_silent` no connection is notified."""
+        self.is_up = False
+        self._world.note(self.name, DOWN)
+        self._host.net.close(self.name)
+        self._host.net.close(self._peer_address)
+        self.loop.die()
+        self._host.threads.kill(self.name)
+        self._host.net.process_died(self.loop, is_silent)
+        self._world.graveyard += [self.loop, self.brokers, self.machines, self._gateway]
+        self.brokers, self.machines = {}, {}
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        raise NotImplementedError
+
+    # --- what the run asks for ----------------------------------------------------------------
+
+    def submit(self, fragment_id: int, command: Command) -> None:
+        """Submit to a fragment of this process, as its bulk path does."""
+        raise NotImplementedError
+
+    def checkpoint(self) -> None:
+        """Have every store write a checkpoint and free dead space."""
+        raise NotImplementedError
+
+
+class SimulatedProcess(ServerProcess):
+    """One worker of the server."""
+
+    def __init__(self, host: Host, disks: dict[int, SimulatedDisk], number: int) -> None:
+        super().__init__(host, "worker", number)
+        self._disks = disks
+        """Of all stores of the server."""
+        self._workers = host.plan.workers
+
+    @property
+    def rooms(self) -> Mapping[int, SimulatedDisk]:
         """The disks of its stores, by their numbers."""
-        return {n: disk for n, disk in self._host.disks.items() if self._membership.owns(n)}
+        return {n: disk for n, disk in self._disks.items() if self._membership.owns(n)}
 
     @property
     def disks(self) -> list[SimulatedDisk]:
         """The disks of its stores."""
-        return [disk for store, disk in self._host.disks.items() if self._membership.owns(store)]
+        return list(self.rooms.values())
 
     @property
     def _membership(self) -> Membership:
@@ -192,14 +232,10 @@ class SimulatedProcess:
 
     def start(self) -> BusError | None:
         """Recover and serve; returns the error of a store that cannot be opened, or None."""
-        assert not self.is_up
-        self._lives += 1
+        self._begin_life()
         for disk in self.disks:
             disk.restart()
         self._host.threads.host = self.name
-        self.loop = make_loop(self._world, self._host.net, self.name)
-        self.brokers, self.machines = {}, {}
-        self.is_up = True
         try:
             self._open()
         except Crashed:
@@ -214,12 +250,12 @@ class SimulatedProcess:
     def _open(self) -> None:
         scheduler = LoopScheduler(self.loop)
         first_token = self._lives << 32 | 1
-        for number, disk in self._host.disks.items():
+        for number, disk in self._disks.items():
             if self._membership.owns(number):
                 store = SegmentStore(
                     Path(f"/simulated/store-{number}"),
                     notify=scheduler.call_from_thread,
-                    segment_bytes=self._host.segment_bytes,
+                    segment_bytes=self.segment_bytes,
                     disk=disk,
                     free_min=FreeMin(share=0.02, least_bytes=1 << 20),
                 )
@@ -241,16 +277,8 @@ class SimulatedProcess:
         self._local: dict[int, LocalFragment] = {}
         for record in catalog.entities():
             self._serve(record, namespace, topics, peers)
-        settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
-        access = AccessControl(catalog)
-        self.memory = MemoryAccount(self._host.memory_bytes)
-        self._gateway = Gateway(
-            namespace, access, self.clock, scheduler, settings, lock_prefix=RUN, memory=self.memory
-        )
-        self._gateway.start()
-        self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
-        self._watch.start()
-        self.loop.create_task(self._listen(peers))
+        self._open_gateway(namespace, scheduler, RUN)
+        self.loop.create_task(self._begin_to_listen(peers))
 
     def _serve(
         self, record: EntityRecord, namespace: Namespace, topics: Topics, peers: Peers | None
@@ -271,36 +299,24 @@ class SimulatedProcess:
             namespace.put_fragment(fragment)
             self._couriers.put(fragment, record)
 
-    async def _listen(self, peers: Peers | None) -> None:
+    async def _begin_to_listen(self, peers: Peers | None) -> None:
         if peers is not None:
             await peers.start()
-        closing = Deadlines(self.loop, self.clock, CLOSING_MS)
-        accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
-        self._host.net.listen(self.loop, accept, self.name)
+        self._listen()
 
     def _find(self, fragment_id: int) -> LocalFragment | None:
         return self._local.get(fragment_id)
 
-    def _clock_stepped(self, delta_ms: int) -> None:
-        for broker in self.brokers.values():
-            broker.clock_stepped(delta_ms)
-        self._gateway.clock_stepped()
+    @property
+    def _peer_address(self) -> str:
+        return str(self._membership.socket_path(self.number))
 
     def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` no connection is notified."""
         if not self.is_up:
             return
-        self.is_up = False
-        self._world.note(self.name, DOWN)
-        self._host.net.close(self.name)
-        self._host.net.close(str(self._membership.socket_path(self.number)))
         for disk in self.disks:
             disk.is_dead = True
-        self.loop.die()
-        self._host.threads.kill(self.name)
-        self._host.net.process_died(self.loop, is_silent)
-        self._world.graveyard += [self.loop, self.brokers, self.machines]
-        self.brokers, self.machines = {}, {}
+        super().die(is_silent=is_silent)
         if loses_power:
             for disk in self.disks:
                 disk.power_loss()
@@ -312,6 +328,7 @@ class SimulatedProcess:
         self._host.net.close(self.name)
         self._couriers.stop()
         self._watch.stop()
+        assert self._gateway is not None
         self.loop.run(self._gateway.quiesce)
         self.loop.run(self._gateway.close)
         self.loop.create_task(self._close_when_at_rest())
@@ -327,15 +344,10 @@ class SimulatedProcess:
         self._world.note(self.name, "has stopped")
         self._world.after(0, partial(self.die, is_silent=False))
 
-    def _is_at_rest(self) -> bool:
-        return all(broker.is_at_rest for broker in self.brokers.values())
-
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Submit to a fragment of this process, as its bulk path does."""
         self.loop.run(self._local[fragment_id].submit, command)
 
     def checkpoint(self) -> None:
-        """Have every store write a checkpoint and free dead space."""
         for broker in self.brokers.values():
             self.loop.run(broker._upkeep.checkpoint)
 

@@ -170,14 +170,13 @@ class Simulation:
     def _build_workers(self) -> None:
         """The processes of one server, with their disks."""
         plan, world = self.plan, self.world
-        host = Host(
-            world, self.net, self.threads, self._catalog, plan.segment_bytes, plan.memory_bytes
-        )
+        host = Host(world, self.net, self.threads, self._catalog, plan)
+        disks: dict[int, SimulatedDisk] = {}
         for number in range(plan.stores):
             name = f"store-{number}"
-            disk = host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
+            disk = disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
             disk.on_fault = partial(world.note, name)
-        processes = [SimulatedProcess(host, n, plan.workers) for n in range(plan.workers)]
+        processes = [SimulatedProcess(host, disks, n) for n in range(plan.workers)]
         by_name = {process.name: process for process in processes}
         self.threads.has_crashed = lambda name: by_name[name].has_crashed
         self._injector: Injecting = Injector(world, self.net, plan, processes)

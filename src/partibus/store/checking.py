@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
-from partibus.store.disk import Disk, OsDisk
+from partibus.store.disk import OsDisk
 from partibus.store.interface import Recovered, Ref
 from partibus.store.inventory import take_inventory
 from partibus.store.lock import DirectoryLock
 from partibus.store.pages import PageReader
 from partibus.store.reading import BodyReader, plan_runs
-from partibus.store.record import crc32c
 from partibus.store.recovery import LogScan
 from partibus.store.table import SegmentTable
 
@@ -26,9 +25,9 @@ BODIES_AT_ONCE: Final = 256
 class StoreUnderCheck:
     """One store, from its opening to `close`."""
 
-    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._disk: Disk = OsDisk() if disk is None else disk
+        self._disk = OsDisk()
         self._table = SegmentTable(directory)
         self._lock = DirectoryLock(directory)
         self._reader = BodyReader(self._disk, directory)
@@ -51,15 +50,7 @@ class StoreUnderCheck:
             return Recovered({}, iter(()))
         self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
         self._store_id = inventory.store_id
-        self._scan = scan = LogScan(
-            self._disk,
-            self._directory,
-            seed=crc32c(inventory.store_id),
-            bases=inventory.bases,
-            start=checkpoint.position if checkpoint else 0,
-            durable=inventory.durable,
-            may_cut=inventory.may_cut,
-        )
+        self._scan = scan = LogScan(self._disk, self._directory, inventory)
         places = checkpoint.places if checkpoint else {}
         self._pages = PageReader(self._disk, self._directory, places, inventory.store_id)
         return Recovered(checkpoint.states if checkpoint else {}, scan.records(), self._pages)

@@ -139,11 +139,11 @@ class DiskFaults:
 
     def fail(self) -> None:
         self._disk.write_errno = self._disk.sync_errno = errno.EIO
-        self._notice()
+        _notice(self._store)
 
     def fill(self) -> None:
         self._disk.space_bytes = 0
-        self._notice()
+        _notice(self._store)
 
     def delay(self, commit_delay_ms: int) -> None:
         self._disk.sync_delay_s = commit_delay_ms / 1000
@@ -152,11 +152,6 @@ class DiskFaults:
         """The store's own probe notices that the disk works, within its interval."""
         self._disk.write_errno = self._disk.sync_errno = 0
         self._disk.space_bytes = None
-
-    def _notice(self) -> None:
-        """Append an empty entry: a store without traffic would not notice that it is down."""
-        if self._store.state is not StoreState.DOWN:
-            self._store.append([], _ignore)
 
 
 class LaneFaults:
@@ -175,11 +170,11 @@ class LaneFaults:
 
     def fail(self) -> None:
         self._why = "it was made to fail on request"
-        self._notice()
+        _notice(self._store)
 
     def fill(self) -> None:
         self._why = "it was made to have no room on request"
-        self._notice()
+        _notice(self._store)
 
     def delay(self, commit_delay_ms: int) -> None:
         self._delay_s = commit_delay_ms / 1000
@@ -198,13 +193,6 @@ class LaneFaults:
         if self._delay_s:
             self._waiting.wait(self._delay_s)
         self.check()
-
-    def _notice(self) -> None:
-        """Append an empty entry, as for a disk; a lane that is just being opened notices by
-        itself."""
-        if self._store is not None and self._store.state is not StoreState.DOWN:
-            with suppress(InvalidOperation):
-                self._store.append([], _ignore)
 
 
 class MemoryFaults:
@@ -243,6 +231,14 @@ class MemoryFaults:
         assert self._store is not None
         if self._store.state is StoreState.DOWN:
             self._store.heal()
+
+
+def _notice(store: Store | None) -> None:
+    """Append an empty entry: a store without traffic would not notice that it is down. One that is
+    just being opened notices by itself."""
+    if store is not None and store.state is not StoreState.DOWN:
+        with suppress(InvalidOperation):
+            store.append([], _ignore)
 
 
 def _ignore(error: BusError | None) -> None:

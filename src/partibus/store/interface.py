@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.domain.histogram import Histogram
@@ -71,14 +71,21 @@ class Pages(Protocol):
         ...
 
 
-class NoPages:
-    """There are none."""
+class KeptPages:
+    """Pages in memory."""
 
-    last = 0
+    def __init__(self, pages: dict[int, bytes]) -> None:
+        self._pages = pages
+        self.last = max(pages, default=0)
 
     def read(self, number: int) -> bytes:
-        """Always an error: there are no pages."""
-        raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
+        """Read a page."""
+        if number not in self._pages:
+            raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
+        return self._pages[number]
+
+
+NO_PAGES: Final = KeptPages({})
 
 
 @dataclass(eq=False, slots=True)
@@ -97,6 +104,7 @@ class Increment:
     """The numbers of all pages that the states refer to, those of each state together."""
 
 
+@dataclass(eq=False, slots=True)
 class Recovered:
     """The latest checkpoint, and the records after it in the order they were appended.
 
@@ -105,18 +113,10 @@ class Recovered:
     damaged. A log with nothing after its checkpoint is ready at once.
     """
 
-    __slots__ = ("pages", "records", "states")
-
-    def __init__(
-        self,
-        states: dict[int, bytes],
-        records: Iterator[RecoveredRecord],
-        pages: Pages | None = None,
-    ) -> None:
-        self.states = states
-        self.records = records
-        self.pages: Pages = NoPages() if pages is None else pages
-        """Valid until the records were read to their end."""
+    states: dict[int, bytes]
+    records: Iterator[RecoveredRecord]
+    pages: Pages = NO_PAGES
+    """Valid until the records were read to their end."""
 
 
 class Store(Protocol):

@@ -116,15 +116,7 @@ class SegmentStore(LaneLog):
         self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
         self._files.identify(self._log_id, self._seed)
         checkpoint = inventory.checkpoint
-        scan = LogScan(
-            self._disk,
-            self._directory,
-            seed=self._seed,
-            bases=inventory.bases,
-            start=checkpoint.position if checkpoint else 0,
-            durable=inventory.durable,
-            may_cut=inventory.may_cut,
-        )
+        scan = LogScan(self._disk, self._directory, inventory)
         if checkpoint:
             self._keeper.adopt(checkpoint)
         places = checkpoint.places if checkpoint else {}

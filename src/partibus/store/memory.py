@@ -16,6 +16,7 @@ from partibus.store.callbacks import tell, tell_read
 from partibus.store.interface import (
     Done,
     Increment,
+    KeptPages,
     Notify,
     ReadDone,
     Recovered,
@@ -37,20 +38,6 @@ class _Waiting:
     records: list[Record]
     end: int
     done: Done
-
-
-class _KeptPages:
-    """The pages of the latest checkpoint."""
-
-    def __init__(self, pages: dict[int, bytes]) -> None:
-        self._pages = pages
-        self.last = max(pages, default=0)
-
-    def read(self, number: int) -> bytes:
-        """Read a page."""
-        if number not in self._pages:
-            raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
-        return self._pages[number]
 
 
 class MemoryStore:
@@ -84,7 +71,7 @@ class MemoryStore:
         """What a recovery would find; pending appends are lost as in a crash."""
         self._waiting = []
         self._live_bytes = 0
-        pages = _KeptPages(self._pages)
+        pages = KeptPages(self._pages)
         return Recovered(dict(self._states), self._replay(list(self._log)), pages)
 
     def append(self, records: list[Record], done: Done) -> None:

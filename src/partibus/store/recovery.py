@@ -15,6 +15,7 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.disk import Disk
 from partibus.store.interface import RecoveredRecord
+from partibus.store.inventory import Inventory
 from partibus.store.record import (
     BODY_CRC_BYTES,
     ENTRY_HEADER_BYTES,
@@ -39,24 +40,14 @@ _log: Final = logging.getLogger(__name__)
 class LogScan:
     """One pass over the segments from the checkpoint on; `end` is valid when it is over."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        *,
-        seed: int,
-        bases: list[int],
-        start: int,
-        durable: int,
-        may_cut: bool,
-    ) -> None:
+    def __init__(self, disk: Disk, directory: Path, inventory: Inventory) -> None:
         self._disk = disk
         self._directory = directory
-        self._seed = seed
-        self._bases = bases
-        self._durable = self.known_durable = max(durable, start, bases[-1])
-        self._may_cut = may_cut
-        self.end = start
+        self._seed = crc32c(inventory.store_id)
+        self._bases = inventory.bases
+        self._may_cut = inventory.may_cut
+        self.end = inventory.checkpoint.position if inventory.checkpoint else 0
+        self._durable = self.known_durable = max(inventory.durable, self.end, self._bases[-1])
         self.cut_bytes = 0
 
     def records(self) -> Iterator[RecoveredRecord]:

@@ -11,8 +11,9 @@ broker.
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -163,6 +164,11 @@ def sealed_pieces(directory: Path, sealer: Sealer) -> SealedPieces | None:
     return None if known is None else SealedPieces(directory, sealer, known)
 
 
+def _of_inner(name: str) -> Any:
+    """An attribute of the store below, to be read and set."""
+    return property(attrgetter(f"inner.{name}"), lambda self, to: setattr(self.inner, name, to))
+
+
 class SealedStore:
     """Keeps the contract of `Store`; what it writes can be read only with its key."""
 
@@ -172,6 +178,8 @@ class SealedStore:
         self._directory = directory
         self._sealer = sealer
         self._pieces = SealedPieces(directory, sealer, Boundary(0))
+        self.close, self.compact = inner.close, inner.compact
+        self.hold, self.let_go = inner.hold, inner.let_go
 
     # --- opening and closing ------------------------------------------------------------
 
@@ -193,10 +201,6 @@ class SealedStore:
         boundary = Boundary(self.inner.tail, last_page)
         self._pieces.begin_at(boundary)
         write_private(self._directory / SEALED_NAME, msgspec.json.encode(boundary) + b"\n")
-
-    def close(self) -> None:
-        """Release the place."""
-        self.inner.close()
 
     # --- what is sealed -----------------------------------------------------------------
 
@@ -278,74 +282,15 @@ class SealedStore:
 
     # --- what is not --------------------------------------------------------------------
 
-    @property
-    def state(self) -> StoreState:
-        return self.inner.state
-
-    @state.setter
-    def state(self, state: StoreState) -> None:
-        self.inner.state = state
-
-    @property
-    def fenced(self) -> bool:
-        return self.inner.fenced
-
-    @property
-    def on_state(self) -> Callable[[StoreState], None] | None:
-        return self.inner.on_state
-
-    @on_state.setter
-    def on_state(self, hear: Callable[[StoreState], None] | None) -> None:
-        self.inner.on_state = hear
-
-    @property
-    def shortage(self) -> str | None:
-        return self.inner.shortage
-
-    @shortage.setter
-    def shortage(self, shortage: str | None) -> None:
-        self.inner.shortage = shortage
-
-    def hold(self, positions: list[int]) -> None:
-        """Keep bodies that are about to be read."""
-        self.inner.hold(positions)
-
-    def let_go(self, positions: list[int]) -> None:
-        """The held bodies were read."""
-        self.inner.let_go(positions)
-
-    def compact(self, done: Done) -> bool:
-        """Free dead space."""
-        return self.inner.compact(done)
-
-    @property
-    def position(self) -> int:
-        return self.inner.position
-
-    @property
-    def log_end(self) -> tuple[bytes, int] | None:
-        return self.inner.log_end
-
-    @property
-    def checkpoint_bytes(self) -> int:
-        return self.inner.checkpoint_bytes
-
-    @property
-    def bytes_since_checkpoint(self) -> int:
-        return self.inner.bytes_since_checkpoint
-
-    @property
-    def live_bytes(self) -> int:
-        return self.inner.live_bytes
-
-    @property
-    def free_bytes(self) -> int | None:
-        return self.inner.free_bytes
-
-    @property
-    def disk_bytes(self) -> int:
-        return self.inner.disk_bytes
-
-    @property
-    def dead_bytes(self) -> int:
-        return self.inner.dead_bytes
+    state: StoreState = _of_inner("state")
+    fenced: bool = _of_inner("fenced")
+    on_state: Callable[[StoreState], None] | None = _of_inner("on_state")
+    shortage: str | None = _of_inner("shortage")
+    position: int = _of_inner("position")
+    log_end: tuple[bytes, int] | None = _of_inner("log_end")
+    checkpoint_bytes: int = _of_inner("checkpoint_bytes")
+    bytes_since_checkpoint: int = _of_inner("bytes_since_checkpoint")
+    live_bytes: int = _of_inner("live_bytes")
+    free_bytes: int | None = _of_inner("free_bytes")
+    disk_bytes: int = _of_inner("disk_bytes")
+    dead_bytes: int = _of_inner("dead_bytes")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from partibus.control.declared import fields
-from partibus.control.declared.fields import Field, Table
+from partibus.control.declared.fields import Section, Table
 from partibus.control.declared.jwt_config import read_jwt
 from partibus.control.declared.source import DefinitionSource, read_text
 from partibus.control.jwt_tokens import JwtSettings
@@ -29,7 +29,6 @@ from partibus.domain.entity import (
     TopicSpec,
 )
 from partibus.domain.errors import ArgumentError, ConfigError
-from partibus.domain.property_value import PropertyValue
 from partibus.domain.rights import Rights, rights_from_names
 from partibus.domain.toml_lines import Where, toml_lines
 
@@ -103,165 +102,126 @@ def parse_toml(file: Path, content: str) -> Definitions:
     import tomllib
 
     try:
-        root = tomllib.loads(content)
+        tables = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: is not valid TOML: {error}.") from error
-    source = DefinitionSource(file, content, toml_lines)
-    fields.refuse_unknown(source, (), root, _ROOT_KEYS)
-    entities = (*_queues(source, root), *_topics(source, root))
-    refuse_twins(source, entities)
+    root = Section(DefinitionSource(file, content, toml_lines), (), tables)
+    root.refuse_unknown(_ROOT_KEYS)
+    entities = (*_queues(root), *_topics(root))
+    refuse_twins(root.source, entities)
     return Definitions(
-        source=source,
+        source=root.source,
         entities=entities,
-        policies=tuple(_policies(source, root)),
-        server=fields.child_table(source, ("server",), root.get("server", {})),
-        tls=fields.child_table(source, ("tls",), root.get("tls", {})),
-        limits=fields.child_table(source, ("limits",), root.get("limits", {})),
-        jwt=read_jwt(source, fields.child_table(source, ("jwt",), root.get("jwt", {}))),
-        partitions=_partitions(source, root),
+        policies=tuple(_policies(root)),
+        server=root.optional("server").table,
+        tls=root.optional("tls").table,
+        limits=root.optional("limits").table,
+        jwt=read_jwt(root.optional("jwt")),
+        partitions=_partitions(root.optional("namespace")),
     )
 
 
-def _partitions(source: DefinitionSource, root: Table) -> int | None:
-    where = ("namespace",)
-    table = fields.child_table(source, where, root.get("namespace", {}))
-    fields.refuse_unknown(source, where, table, ("partitions",))
-    value = table.get("partitions")
+def _partitions(namespace: Section) -> int | None:
+    namespace.refuse_unknown(("partitions",))
+    value = namespace.table.get("partitions")
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value not in _PARTITIONS:
         allowed = ", ".join(map(str, _PARTITIONS))
-        raise source.error((*where, "partitions"), f"expected one of {allowed}, got '{value}'.")
+        raise namespace.error("partitions", f"expected one of {allowed}, got '{value}'.")
     return value
 
 
-def _queues(source: DefinitionSource, root: Table) -> Iterator[EntityDefinition]:
-    for where, table in fields.child_tables(source, (), root, "queue"):
-        fields.refuse_unknown(source, where, table, {"name", "policy", *fields.QUEUE_FIELDS})
-        name = fields.required_text(source, where, table, "name")
-        spec = fields.read_spec(source, where, table, fields.QUEUE_FIELDS, QueueSpec)
-        _check_partition_count(source, where, table)
-        yield EntityDefinition(where=where, path=name, spec=spec)
+def _queues(root: Section) -> Iterator[EntityDefinition]:
+    for queue in root.children("queue"):
+        queue.refuse_unknown({"name", "policy", *fields.QUEUE_FIELDS})
+        name, spec = queue.text("name"), queue.spec(fields.QUEUE_FIELDS, QueueSpec)
+        _check_partition_count(queue)
+        yield EntityDefinition(where=queue.where, path=name, spec=spec)
 
 
-def _topics(source: DefinitionSource, root: Table) -> Iterator[EntityDefinition]:
-    for where, table in fields.child_tables(source, (), root, "topic"):
-        known = {"name", "policy", "subscription", *fields.TOPIC_FIELDS}
-        fields.refuse_unknown(source, where, table, known)
-        name = fields.required_text(source, where, table, "name")
-        spec = fields.read_spec(source, where, table, fields.TOPIC_FIELDS, TopicSpec)
-        _check_partition_count(source, where, table)
-        yield EntityDefinition(where=where, path=name, spec=spec)
-        for place, child in fields.child_tables(source, where, table, "subscription"):
-            yield _subscription(source, place, child, name)
+def _topics(root: Section) -> Iterator[EntityDefinition]:
+    for topic in root.children("topic"):
+        topic.refuse_unknown({"name", "policy", "subscription", *fields.TOPIC_FIELDS})
+        name, spec = topic.text("name"), topic.spec(fields.TOPIC_FIELDS, TopicSpec)
+        _check_partition_count(topic)
+        yield EntityDefinition(where=topic.where, path=name, spec=spec)
+        for child in topic.children("subscription"):
+            yield _subscription(child, name)
 
 
-def _check_partition_count(source: DefinitionSource, where: Where, table: Table) -> None:
+def _check_partition_count(entity: Section) -> None:
     """An explicit count of one means no partitioning; in a spec it means "not set"."""
-    if table.get("partition_count") == 1 and table.get("enable_partitioning") is True:
-        raise source.error(
-            (*where, "partition_count"),
+    if entity.table.get("partition_count") == 1 and entity.table.get("enable_partitioning") is True:
+        raise entity.error(
+            "partition_count",
             "1 is not allowed with enable_partitioning; write 2 or more, or leave both out.",
         )
 
 
-def _subscription(
-    source: DefinitionSource, where: Where, table: Table, topic: str
+def _subscription(subscription: Section, topic: str) -> EntityDefinition:
+    subscription.refuse_unknown({"name", "rule", *fields.SUBSCRIPTION_FIELDS})
+    name = subscription.text("name")
+    rules = {rule.where: _rule(rule) for rule in subscription.children("rule")}
+    values = subscription.spec(fields.SUBSCRIPTION_FIELDS, dict[str, object])
+    return define_subscription(subscription.where, subscription_path(topic, name), values, rules)
+
+
+def define_subscription(
+    where: Where, path: str, values: Mapping[str, object], rules: Mapping[Where, RuleSpec]
 ) -> EntityDefinition:
-    fields.refuse_unknown(source, where, table, {"name", "rule", *fields.SUBSCRIPTION_FIELDS})
-    name = fields.required_text(source, where, table, "name")
-    places = fields.child_tables(source, where, table, "rule")
-    rules = tuple(_rule(source, place, rule) for place, rule in places)
-
-    def make(**values: object) -> SubscriptionSpec:
-        return make_subscription(values, rules)
-
-    spec = fields.read_spec(source, where, table, fields.SUBSCRIPTION_FIELDS, make)
-    return EntityDefinition(
-        where=where,
-        path=subscription_path(topic, name),
-        spec=spec,
-        rule_places=tuple(place for place, _ in places),
-    )
-
-
-def make_subscription(
-    values: Mapping[str, object], rules: tuple[RuleSpec, ...]
-) -> SubscriptionSpec:
     """A subscription; without declared rules it has the true filter (FLT-2, EMU-10)."""
     make = cast(Callable[..., SubscriptionSpec], SubscriptionSpec)
-    return make(**values, rules=rules) if rules else make(**values)
+    spec = make(**values, rules=tuple(rules.values())) if rules else make(**values)
+    return EntityDefinition(where=where, path=path, spec=spec, rule_places=tuple(rules))
 
 
-def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
-    fields.refuse_unknown(source, where, table, _RULE_KEYS)
-    if "sql_filter" in table and "correlation_filter" in table:
-        raise source.error(where, "a rule has sql_filter or correlation_filter, not both.")
+def _rule(table: Section) -> RuleSpec:
+    table.refuse_unknown(_RULE_KEYS)
+    if "sql_filter" in table.table and "correlation_filter" in table.table:
+        raise table.source.error(
+            table.where, "a rule has sql_filter or correlation_filter, not both."
+        )
+    # Parameters are the values of the @names of an expression (SQL-12).
     rule = RuleSpec(
-        name=fields.required_text(source, where, table, "name"),
-        action=fields.required_text(source, where, table, "action") if "action" in table else "",
-        parameters=_parameters(source, where, table, "parameters"),
-        action_parameters=_parameters(source, where, table, "action_parameters"),
+        name=table.text("name"),
+        action=table.text("action") if "action" in table.table else "",
+        parameters=table.read("parameters", fields.property_values, {}),
+        action_parameters=table.read("action_parameters", fields.property_values, {}),
     )
-    if "sql_filter" in table:
-        expression = fields.required_text(source, where, table, "sql_filter")
+    if "sql_filter" in table.table:
+        expression = table.text("sql_filter")
         return replace(rule, filter_type=FilterType.SQL, sql_expression=expression)
-    if "correlation_filter" in table:
-        place = (*where, "correlation_filter")
-        child = fields.child_table(source, place, table["correlation_filter"])
-        conditions = read_correlation(source, place, child, fields.CORRELATION_FIELDS)
+    if "correlation_filter" in table.table:
+        conditions = table.child("correlation_filter")
+        conditions.refuse_unknown(fields.CORRELATION_FIELDS)
         return replace(
             rule,
             filter_type=FilterType.CORRELATION,
             sql_expression="",
-            correlation=conditions,
+            correlation=conditions.spec(fields.CORRELATION_FIELDS, CorrelationFilter),
         )
     return rule
 
 
-def _parameters(
-    source: DefinitionSource, where: Where, table: Table, key: str
-) -> dict[str, PropertyValue]:
-    """The values of the @names of an expression (SQL-12)."""
-    values = fields.read_value(
-        source, (*where, key), table.get(key, {}), Field(key, fields.property_values)
-    )
-    return cast(dict[str, PropertyValue], values)
+def _policies(root: Section) -> Iterator[PolicyDefinition]:
+    yield from _policies_of(root, "")
+    for entity in (*root.children("queue"), *root.children("topic")):
+        yield from _policies_of(entity, entity.text("name"))
 
 
-def read_correlation(
-    source: DefinitionSource, where: Where, table: Table, known: Mapping[str, Field]
-) -> CorrelationFilter:
-    """The conditions of a correlation filter."""
-    fields.refuse_unknown(source, where, table, known)
-    return fields.read_spec(source, where, table, known, CorrelationFilter)
-
-
-def _policies(source: DefinitionSource, root: Table) -> Iterator[PolicyDefinition]:
-    yield from _policies_of(source, (), root, "")
-    for kind in ("queue", "topic"):
-        for where, table in fields.child_tables(source, (), root, kind):
-            name = fields.required_text(source, where, table, "name")
-            yield from _policies_of(source, where, table, name)
-
-
-def _policies_of(
-    source: DefinitionSource, where: Where, table: Table, scope: str
-) -> Iterator[PolicyDefinition]:
-    for place, child in fields.child_tables(source, where, table, "policy"):
-        fields.refuse_unknown(source, place, child, _POLICY_KEYS)
-        secondary_key = None
-        if "secondary_key" in child:
-            secondary_key = fields.required_text(source, place, child, "secondary_key")
-        rights = fields.read_value(
-            source, (*place, "rights"), child.get("rights"), Field("rights", _rights)
-        )
+def _policies_of(entity: Section, scope: str) -> Iterator[PolicyDefinition]:
+    for policy in entity.children("policy"):
+        policy.refuse_unknown(_POLICY_KEYS)
+        has_second = "secondary_key" in policy.table
+        secondary_key = policy.text("secondary_key") if has_second else None
+        rights = policy.read("rights", _rights)
         yield PolicyDefinition(
-            where=place,
+            where=policy.where,
             scope=scope,
-            name=fields.required_text(source, place, child, "name"),
-            rights=cast(Rights, rights),
-            key=fields.required_text(source, place, child, "key"),
+            name=policy.text("name"),
+            rights=rights,
+            key=policy.text("key"),
             secondary_key=secondary_key,
         )
 

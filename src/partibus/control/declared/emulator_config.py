@@ -7,6 +7,7 @@ our own file; ranges come from the profile later on.
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,19 +15,18 @@ from partibus.control.declared import fields
 from partibus.control.declared.definitions import (
     Definitions,
     EntityDefinition,
-    make_subscription,
-    read_correlation,
+    define_subscription,
     refuse_twins,
 )
-from partibus.control.declared.fields import Field, Table
+from partibus.control.declared.fields import Field, Section, section
 from partibus.control.declared.json_lines import json_lines, strip_comments
 from partibus.control.declared.source import DefinitionSource
 from partibus.domain.address import subscription_path
 from partibus.domain.entity import (
+    CorrelationFilter,
     FilterType,
     QueueSpec,
     RuleSpec,
-    SubscriptionSpec,
     TopicSpec,
 )
 from partibus.domain.errors import ConfigError
@@ -84,20 +84,18 @@ def is_emulator_config(file: Path, content: str) -> bool:
 def parse_emulator_config(file: Path, content: str) -> Definitions:
     """The definitions of an emulator configuration; `file` is named in errors."""
     source = DefinitionSource(file, content, json_lines, _spell)
-    root = fields.child_table(source, (), _parse(file, content))
-    fields.refuse_unknown(source, (), root, ("UserConfig", "$schema"))
-    where, user = fields.required_table(source, (), root, "UserConfig")
-    fields.refuse_unknown(source, where, user, ("Namespaces", "Logging"))
-    _check_logging(source, user)
-    namespaces = fields.child_tables(source, where, user, "Namespaces")
+    root = section(source, (), _parse(file, content))
+    root.refuse_unknown(("UserConfig", "$schema"))
+    user = root.child("UserConfig")
+    user.refuse_unknown(("Namespaces", "Logging"))
+    _check_logging(user)
+    namespaces = user.children("Namespaces")
     if len(namespaces) != 1:
-        raise source.error(
-            (*where, "Namespaces"), f"exactly one namespace is allowed, not {len(namespaces)}."
-        )
-    place, namespace = namespaces[0]
-    fields.refuse_unknown(source, place, namespace, ("Name", "Queues", "Topics"))
-    fields.required_text(source, place, namespace, "Name")
-    entities = (*_queues(source, place, namespace), *_topics(source, place, namespace))
+        raise user.error("Namespaces", f"exactly one namespace is allowed, not {len(namespaces)}.")
+    namespace = namespaces[0]
+    namespace.refuse_unknown(("Name", "Queues", "Topics"))
+    namespace.text("Name")
+    entities = (*_queues(namespace), *_topics(namespace))
     refuse_twins(source, entities)
     return Definitions(source=source, entities=entities)
 
@@ -128,23 +126,22 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return made
 
 
-def _check_logging(source: DefinitionSource, user: Table) -> None:
+def _check_logging(user: Section) -> None:
     """The emulator's logging has no meaning here, but a wrong value is an error."""
-    if "Logging" not in user:
+    if "Logging" not in user.table:
         return
-    where: Where = ("UserConfig", "Logging")
-    logging = fields.child_table(source, where, user["Logging"])
-    fields.refuse_unknown(source, where, logging, ("Type",))
-    if fields.required_text(source, where, logging, "Type") not in _LOGGING_TYPES:
-        raise source.error((*where, "Type"), f"expected one of {'; '.join(_LOGGING_TYPES)}.")
+    table = user.child("Logging")
+    table.refuse_unknown(("Type",))
+    if table.text("Type") not in _LOGGING_TYPES:
+        raise table.error("Type", f"expected one of {'; '.join(_LOGGING_TYPES)}.")
 
 
-def _queues(source: DefinitionSource, where: Where, namespace: Table) -> Iterator[EntityDefinition]:
-    for place, queue in fields.child_tables(source, where, namespace, "Queues"):
-        fields.refuse_unknown(source, place, queue, ("Name", "Properties"))
-        name = fields.required_text(source, place, queue, "Name")
-        values = _TIME_TO_LIVE | _WINDOW | _DELIVERIES | _properties(source, place, queue, _QUEUE)
-        yield EntityDefinition(where=place, path=name, spec=_make_queue(**values))
+def _queues(namespace: Section) -> Iterator[EntityDefinition]:
+    for queue in namespace.children("Queues"):
+        queue.refuse_unknown(("Name", "Properties"))
+        name = queue.text("Name")
+        values = _TIME_TO_LIVE | _WINDOW | _DELIVERIES | _properties(queue, _QUEUE)
+        yield EntityDefinition(where=queue.where, path=name, spec=_make_queue(**values))
 
 
 def _make_queue(**values: object) -> QueueSpec:
@@ -155,77 +152,64 @@ def _make_topic(**values: object) -> TopicSpec:
     return TopicSpec(**values)  # type: ignore[arg-type]  # each value was read by its field
 
 
-def _topics(source: DefinitionSource, where: Where, namespace: Table) -> Iterator[EntityDefinition]:
-    for place, topic in fields.child_tables(source, where, namespace, "Topics"):
-        fields.refuse_unknown(source, place, topic, ("Name", "Properties", "Subscriptions"))
-        name = fields.required_text(source, place, topic, "Name")
-        values = _TIME_TO_LIVE | _WINDOW | _properties(source, place, topic, _TOPIC)
-        yield EntityDefinition(where=place, path=name, spec=_make_topic(**values))
-        for child_place, child in fields.child_tables(source, place, topic, "Subscriptions"):
-            yield _subscription(source, child_place, child, name)
+def _topics(namespace: Section) -> Iterator[EntityDefinition]:
+    for topic in namespace.children("Topics"):
+        topic.refuse_unknown(("Name", "Properties", "Subscriptions"))
+        name = topic.text("Name")
+        values = _TIME_TO_LIVE | _WINDOW | _properties(topic, _TOPIC)
+        yield EntityDefinition(where=topic.where, path=name, spec=_make_topic(**values))
+        for child in topic.children("Subscriptions"):
+            yield _subscription(child, name)
 
 
-def _subscription(
-    source: DefinitionSource, where: Where, table: Table, topic: str
-) -> EntityDefinition:
-    fields.refuse_unknown(source, where, table, ("Name", "Properties", "Rules"))
-    name = fields.required_text(source, where, table, "Name")
-    values = _TIME_TO_LIVE | _DELIVERIES | _properties(source, where, table, _SUBSCRIPTION)
-    places = fields.child_tables(source, where, table, "Rules")
-    rules = tuple(_rule(source, place, rule) for place, rule in places)
-    spec: SubscriptionSpec = make_subscription(values, rules)
-    return EntityDefinition(
-        where=where,
-        path=subscription_path(topic, name),
-        spec=spec,
-        rule_places=tuple(place for place, _ in places),
-    )
+def _subscription(subscription: Section, topic: str) -> EntityDefinition:
+    subscription.refuse_unknown(("Name", "Properties", "Rules"))
+    path = subscription_path(topic, subscription.text("Name"))
+    values = _TIME_TO_LIVE | _DELIVERIES | _properties(subscription, _SUBSCRIPTION)
+    rules = {rule.where: _rule(rule) for rule in subscription.children("Rules")}
+    return define_subscription(subscription.where, path, values, rules)
 
 
-def _properties(
-    source: DefinitionSource, where: Where, table: Table, known: Mapping[str, Field]
-) -> dict[str, object]:
-    place = (*where, "Properties")
-    properties = fields.child_table(source, place, table.get("Properties", {}))
-    fields.refuse_unknown(source, place, properties, known)
-    return fields.read_spec(source, place, properties, known, dict[str, object])
+def _properties(entity: Section, known: Mapping[str, Field]) -> dict[str, object]:
+    properties = entity.optional("Properties")
+    properties.refuse_unknown(known)
+    return properties.spec(known, dict[str, object])
 
 
-def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
-    fields.refuse_unknown(source, where, table, ("Name", "Properties"))
-    name = fields.required_text(source, where, table, "Name")
-    where, properties = fields.required_table(source, where, table, "Properties")
-    known = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
-    fields.refuse_unknown(source, where, properties, known)
-    action = _expression(source, where, properties, "Action") if "Action" in properties else ""
+def _rule(rule: Section) -> RuleSpec:
+    rule.refuse_unknown(("Name", "Properties"))
+    name = rule.text("Name")
+    properties = rule.child("Properties")
+    properties.refuse_unknown(("FilterType", "SqlFilter", "CorrelationFilter", "Action"))
+    action = _expression(properties, "Action") if "Action" in properties.table else ""
     # The vendor's schema allows both filters; FilterType says which one counts.
-    match fields.required_text(source, where, properties, "FilterType"):
+    match properties.text("FilterType"):
         case "Sql":
             return RuleSpec(
                 name=name,
                 filter_type=FilterType.SQL,
-                sql_expression=_expression(source, where, properties, "SqlFilter"),
+                sql_expression=_expression(properties, "SqlFilter"),
                 action=action,
             )
         case "Correlation":
-            place, conditions = fields.required_table(
-                source, where, properties, "CorrelationFilter"
-            )
-            conditions = {k: v for k, v in conditions.items() if k not in _WITHOUT_MEANING}
+            conditions = properties.child("CorrelationFilter")
+            meant = {k: v for k, v in conditions.table.items() if k not in _WITHOUT_MEANING}
+            conditions = replace(conditions, table=meant)
+            conditions.refuse_unknown(_CORRELATION)
             return RuleSpec(
                 name=name,
                 filter_type=FilterType.CORRELATION,
                 sql_expression="",
-                correlation=read_correlation(source, place, conditions, _CORRELATION),
+                correlation=conditions.spec(_CORRELATION, CorrelationFilter),
                 action=action,
             )
         case other:
-            raise source.error(
-                (*where, "FilterType"), f"'{other}' is not allowed; allowed: Correlation, Sql."
+            raise properties.error(
+                "FilterType", f"'{other}' is not allowed; allowed: Correlation, Sql."
             )
 
 
-def _expression(source: DefinitionSource, where: Where, table: Table, key: str) -> str:
-    place, child = fields.required_table(source, where, table, key)
-    fields.refuse_unknown(source, place, child, ("SqlExpression", *_WITHOUT_MEANING))
-    return fields.required_text(source, place, child, "SqlExpression")
+def _expression(properties: Section, key: str) -> str:
+    child = properties.child(key)
+    child.refuse_unknown(("SqlExpression", *_WITHOUT_MEANING))
+    return child.text("SqlExpression")

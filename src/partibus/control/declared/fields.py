@@ -8,17 +8,18 @@ of the emulator's JSON.
 
 import datetime
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
 
 from partibus.control.declared.source import DefinitionSource
 from partibus.domain.duration import parse_duration
 from partibus.domain.entity import CorrelationFilter, EntityStatus
-from partibus.domain.errors import ArgumentError
+from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
 from partibus.domain.toml_lines import Where
 
 Table = Mapping[str, object]
-_Spec = TypeVar("_Spec")
+_Value = TypeVar("_Value")
 TIMES: Final[dict[str, TimeKind]] = {"time": "dateTime", "duration": "duration"}
 """How a file writes values without a native type: { duration = "PT30S" }."""
 
@@ -172,13 +173,67 @@ CORRELATION_FIELDS: Final[Mapping[str, Field]] = {
 # --- reading ------------------------------------------------------------------------------------
 
 
-def refuse_unknown(
-    source: DefinitionSource, where: Where, table: Table, allowed: Collection[str]
-) -> None:
-    """An unknown key is an error that names the likely or the allowed ones."""
-    for key in table:
-        if key not in allowed:
-            raise source.error((*where, key), f"unknown key; {_suggest(key, allowed)}")
+@dataclass(slots=True, frozen=True)
+class Section:
+    """A table of a file, and where it is; each error names that place."""
+
+    source: DefinitionSource
+    where: Where
+    table: Table
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """The error for a key of this table."""
+        return self.source.error((*self.where, key), reason)
+
+    def refuse_unknown(self, allowed: Collection[str]) -> None:
+        """An unknown key is an error that names the likely or the allowed ones."""
+        for key in self.table:
+            if key not in allowed:
+                raise self.error(key, f"unknown key; {_suggest(key, allowed)}")
+
+    def read(self, key: str, read: Callable[[object], _Value], missing: object = None) -> _Value:
+        """The value of a key; a wrong one is an error."""
+        try:
+            return read(self.table.get(key, missing))
+        except ArgumentError as error:
+            raise self.error(key, error.text) from error
+
+    def text(self, key: str) -> str:
+        """The string of a required key."""
+        self._require(key)
+        return self.read(key, text)
+
+    def spec(self, fields: Mapping[str, Field], make: Callable[..., _Value]) -> _Value:
+        """A spec from the keys that `fields` lists; other keys are left to the caller."""
+        listed = [(key, fields[key]) for key in self.table if key in fields]
+        return make(**{field.target: self.read(key, field.read) for key, field in listed})
+
+    def child(self, key: str) -> "Section":
+        """The table of a required key."""
+        self._require(key)
+        return self.optional(key)
+
+    def optional(self, key: str) -> "Section":
+        """The table of a key; a missing one is empty."""
+        return section(self.source, (*self.where, key), self.table.get(key, {}))
+
+    def children(self, key: str) -> list["Section"]:
+        """The tables of a list; a missing one is empty."""
+        value = self.table.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(key, f"expected a list, got {_spoken(value)}.")
+        return [section(self.source, (*self.where, key, n), item) for n, item in enumerate(value)]
+
+    def _require(self, key: str) -> None:
+        if key not in self.table:
+            raise self.source.error(self.where, f"the key '{key}' is missing.")
+
+
+def section(source: DefinitionSource, where: Where, value: object) -> Section:
+    """The table at a place; another value is an error."""
+    if not isinstance(value, Mapping):
+        raise source.error(where, f"expected a table, got {_spoken(value)}.")
+    return Section(source, where, value)
 
 
 def _suggest(key: str, allowed: Collection[str]) -> str:
@@ -188,63 +243,3 @@ def _suggest(key: str, allowed: Collection[str]) -> str:
     return (
         f"did you mean '{close[0]}'?" if close else f"expected one of {', '.join(sorted(allowed))}."
     )
-
-
-def read_value(source: DefinitionSource, where: Where, value: object, field: Field) -> object:
-    """One value; a wrong one is an error with its position."""
-    try:
-        return field.read(value)
-    except ArgumentError as error:
-        raise source.error(where, error.text) from error
-
-
-def read_spec(
-    source: DefinitionSource,
-    where: Where,
-    table: Table,
-    fields: Mapping[str, Field],
-    make: Callable[..., _Spec],
-) -> _Spec:
-    """A spec from the keys that `fields` lists; other keys are left to the caller."""
-    values = {
-        fields[key].target: read_value(source, (*where, key), value, fields[key])
-        for key, value in table.items()
-        if key in fields
-    }
-    return make(**values)
-
-
-def required_text(source: DefinitionSource, where: Where, table: Table, key: str) -> str:
-    """The string of a required key."""
-    if key not in table:
-        raise source.error(where, f"the key '{key}' is missing.")
-    return cast(str, read_value(source, (*where, key), table[key], Field(key, text)))
-
-
-def child_table(source: DefinitionSource, where: Where, value: object) -> Table:
-    """A table at `where`."""
-    if not isinstance(value, Mapping):
-        raise source.error(where, f"expected a table, got {_spoken(value)}.")
-    return value
-
-
-def required_table(
-    source: DefinitionSource, where: Where, table: Table, key: str
-) -> tuple[Where, Table]:
-    """The table of a required key, with its path."""
-    if key not in table:
-        raise source.error(where, f"the key '{key}' is missing.")
-    return (*where, key), child_table(source, (*where, key), table[key])
-
-
-def child_tables(
-    source: DefinitionSource, where: Where, table: Table, key: str
-) -> list[tuple[Where, Table]]:
-    """The tables of a list under `key`, each with its path; a missing list is empty."""
-    value = table.get(key, [])
-    if not isinstance(value, list):
-        raise source.error((*where, key), f"expected a list, got {_spoken(value)}.")
-    return [
-        ((*where, key, index), child_table(source, (*where, key, index), item))
-        for index, item in enumerate(value)
-    ]

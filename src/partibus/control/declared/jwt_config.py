@@ -6,14 +6,11 @@ which is the work of `control.jwt_tokens`. Called where a definitions file is re
 
 from typing import Final
 
-from partibus.control.declared import fields
-from partibus.control.declared.fields import Field, Table
-from partibus.control.declared.source import DefinitionSource
+from partibus.control.declared.fields import Section
 from partibus.control.jwt_tokens import HMAC_ALGORITHMS, SIGNATURE_ALGORITHMS, JwtSettings
 from partibus.domain.errors import ArgumentError
 from partibus.domain.rights import rights_from_names
 
-WHERE: Final = ("jwt",)
 _KEYS: Final = (
     "issuer",
     "audience",
@@ -25,25 +22,23 @@ _KEYS: Final = (
 )
 
 
-def read_jwt(source: DefinitionSource, table: Table) -> JwtSettings | None:
+def read_jwt(jwt: Section) -> JwtSettings | None:
     """The settings in the table; None when the file has none. Paths are relative to the file."""
+    table = jwt.table
     if not table:
         return None
-    fields.refuse_unknown(source, WHERE, table, _KEYS)
-    values: dict[str, object] = {
-        "issuer": fields.required_text(source, WHERE, table, "issuer"),
-        "audience": fields.required_text(source, WHERE, table, "audience"),
-    }
+    jwt.refuse_unknown(_KEYS)
+    values: dict[str, object] = {"issuer": jwt.text("issuer"), "audience": jwt.text("audience")}
     files = [key for key in ("key_file", "jwks_file") if key in table]
     if len(files) != 1:
-        raise source.error(WHERE, "one of key_file and jwks_file is needed.")
-    name = fields.required_text(source, WHERE, table, files[0])
-    values[files[0]] = source.file.parent / name
+        raise jwt.source.error(jwt.where, "one of key_file and jwks_file is needed.")
+    values[files[0]] = jwt.source.file.parent / jwt.text(files[0])
     if "roles_claim" in table:
-        values["roles_claim"] = fields.required_text(source, WHERE, table, "roles_claim")
-    for key, read in (("algorithms", _algorithms), ("roles", _roles)):
-        if key in table:
-            values[key] = fields.read_value(source, (*WHERE, key), table[key], Field(key, read))
+        values["roles_claim"] = jwt.text("roles_claim")
+    if "algorithms" in table:
+        values["algorithms"] = jwt.read("algorithms", _algorithms)
+    if "roles" in table:
+        values["roles"] = jwt.read("roles", _roles)
     return JwtSettings(**values)  # type: ignore[arg-type]  # each was read by its own reader
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from partibus.control.declared import fields
-from partibus.control.declared.fields import Table
+from partibus.control.declared.fields import Section, Table
 from partibus.control.declared.source import DefinitionSource
 from partibus.domain.duration import DURATION_MAX_MS, parse_duration
 from partibus.domain.errors import ArgumentError
@@ -141,20 +140,12 @@ _PAIRS: Final = (
 
 def with_limits(profile: Profile, source: DefinitionSource, table: Table) -> Profile:
     """The profile with the limits of a file; invalid ones are a ConfigError with their line."""
-    where = ("limits",)
-    fields.refuse_unknown(source, where, table, LIMITS)
-    for name, value in table.items():
-        limit = LIMITS[name]
-        try:
-            profile = replace(profile, **{limit.field: limit.read(value)})  # type: ignore[arg-type]
-        except ArgumentError as error:
-            raise source.error((*where, name), error.text) from error
-    _check_pairs(profile, source, table)
-    return profile
-
-
-def _check_pairs(profile: Profile, source: DefinitionSource, table: Table) -> None:
+    limits = Section(source, ("limits",), table)
+    limits.refuse_unknown(LIMITS)
+    for name in table:
+        value = limits.read(name, LIMITS[name].read)
+        profile = replace(profile, **{LIMITS[name].field: value})  # type: ignore[arg-type]
     for low, high in _PAIRS:
         if getattr(profile, LIMITS[low].field) > getattr(profile, LIMITS[high].field):
-            name = low if low in table else high
-            raise source.error(("limits", name), f"{low} is above {high}; set both.")
+            raise limits.error(low if low in table else high, f"{low} is above {high}; set both.")
+    return profile

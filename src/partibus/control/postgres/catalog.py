@@ -9,24 +9,19 @@ assigned in that turn.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, LiteralString, Protocol
+from typing import Final, LiteralString
 
 from partibus.control.catalog_rows import CatalogRows
 from partibus.control.change_log import CHANGES_KEPT, ChangeRows, Row
 from partibus.control.postgres.catalog_identity import PostgresCatalogIdentity
 from partibus.control.postgres.catalog_link import CatalogLink
+from partibus.control.postgres.feed import CatalogFeed
 from partibus.control.postgres.session import database_name, prepare
 
 NOT_READ: Final = -1
 """Lower than any generation."""
 ROWS_PER_STATEMENT: Final = 1000
 """So that no statement takes longer than `WORK_MS`, however large a catalog is."""
-
-
-class KnownGeneration(Protocol):
-    """Something that follows the catalog without blocking and knows its generation."""
-
-    generation: int
 
 
 class PostgresChangeLog(ChangeRows):
@@ -64,7 +59,8 @@ class PostgresCatalog(CatalogRows):
         self._link = CatalogLink(dsn)
         self._run = self._link.run_shared
         self._version = NOT_READ
-        self.feed: KnownGeneration | None = None
+        self.feed: CatalogFeed | None = None
+        """Follows the catalog without blocking, and knows its generation."""
         self.changes = PostgresChangeLog(self._link)
         self.identity = PostgresCatalogIdentity(self._link)
         self._found()

@@ -34,7 +34,9 @@ class PostgresOwnership:
 
     def __init__(self, dsn: str, address: NodeAddress, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._view = LeaseView(self._clock)
+        self._view = view = LeaseView(self._clock)
+        self.owner_of, self.owned, self.wanted = view.owner_of, view.owned, view.wanted
+        self.nodes, self.serve_ms_left = view.nodes, view.serve_ms_left
         self._session = ControlSession(dsn, "leases")
         self._address = address
         self.rows = LeaseRows([], [])
@@ -54,28 +56,6 @@ class PostgresOwnership:
         """What the table has of it."""
         self.evicted = False
         """An operator has removed this node: it serves no lane any more and should stop."""
-
-    # --- questions ----------------------------------------------------------------------
-
-    def owner_of(self, lane: int) -> int | None:
-        """The node with a live lease, as far as is known here."""
-        return self._view.owner_of(lane)
-
-    def owned(self) -> frozenset[int]:
-        """The lanes whose lease this node holds by its own clock."""
-        return self._view.owned()
-
-    def serve_ms_left(self) -> int:
-        """How long the leases last, by this node's clock."""
-        return self._view.serve_ms_left()
-
-    def nodes(self) -> dict[int, NodeAddress]:
-        """The live nodes, including this one."""
-        return self._view.nodes()
-
-    def wanted(self) -> frozenset[int]:
-        """The lanes that this node should own."""
-        return self._view.wanted()
 
     def databases(self) -> dict[int, int]:
         """By lane, the number of its database."""

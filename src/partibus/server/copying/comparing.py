@@ -162,13 +162,14 @@ def _by_number(table: MessageTable) -> dict[int, tuple[object, ...]]:
 
 def _differing_bodies(source: LaneReading, target: LaneReading, advance: Advance) -> Iterator[Ref]:
     refs = sorted({ref for ref in source.refs() if ref[1]} & set(target.refs()))
-    for some in _batches(refs):
+    for some in batches(refs):
         pairs = zip(some, source.bodies(some), target.bodies(some), strict=True)
         yield from (ref for ref, here, there in pairs if here != there)
         advance(len(some))
 
 
-def _batches(refs: list[Ref]) -> Iterator[list[Ref]]:
+def batches(refs: list[Ref]) -> Iterator[list[Ref]]:
+    """As many as are read at once."""
     rest = iter(refs)
     while some := list(islice(rest, BODIES_AT_ONCE)):
         yield some

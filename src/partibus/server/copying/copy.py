@@ -9,7 +9,6 @@ refuses to serve. Called by `partibus store copy`.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Protocol
 
 from partibus.control.catalog import Catalog
@@ -19,6 +18,7 @@ from partibus.fragment.state import State
 from partibus.server.copying.comparing import (
     Advance,
     Comparison,
+    batches,
     compare_catalogs,
     compare_lanes,
     message_tables,
@@ -27,7 +27,6 @@ from partibus.server.copying.ends import End, Named, Source, Target, open_source
 from partibus.server.copying.lane_reading import LaneReading
 from partibus.server.data_directory.belonging import Belonging
 from partibus.server.data_directory.offline import STORES_MAX
-from partibus.store.checking import BODIES_AT_ONCE
 from partibus.store.compaction.importing import Bodies, Stretch, stretches
 
 
@@ -158,8 +157,7 @@ class _Work:
 
 
 def _bodies(lane: LaneReading, stretch: Stretch, advance: Callable[[int], None]) -> Bodies:
-    rest = iter(stretch.refs)
-    while some := list(islice(rest, BODIES_AT_ONCE)):
+    for some in batches(stretch.refs):
         for ref, body in zip(some, lane.bodies(some), strict=True):
             yield ref[0], body
         advance(len(some))

@@ -21,7 +21,7 @@ from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory.belonging import holds_store
+from partibus.server.data_directory.belonging import holds_store, known_fragments
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.offline import OpenStore, claimed, refuse_encrypted
 from partibus.server.data_directory.seen import forget_seen
@@ -71,7 +71,7 @@ def adopt_data(
             is_ours = store.marks.namespace == catalog.identity.namespace()
             # Both are of a release without ids: they belong together.
             is_ours = is_ours or (is_unnamed and not store.marks.namespace)
-            known = _known(catalog, number) if is_ours else set()
+            known = known_fragments(catalog, number) if is_ours else set()
             if not is_ours and not store.marks.is_blank:
                 adoption.steps.append(f"store {number} belongs to this namespace from now on")
                 store.marks.generation = 0
@@ -138,11 +138,6 @@ def _adopt_store(
         _recover(catalog, number, store, unknown, adoption)
     marks.identify(namespace, number)
     store.append([*records, marks.record()])
-
-
-def _known(catalog: Catalog, number: int) -> set[int]:
-    placed = {p.fragment_id for r in catalog.entities() for p in r.fragments if p.store == number}
-    return placed | {f for f, store in catalog.identity.tombstones().items() if store == number}
 
 
 def _recover(

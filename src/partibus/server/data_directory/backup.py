@@ -46,7 +46,7 @@ class DirectorySource:
                     "copy it into a directory with `partibus store copy`."
                 )
             vault = vault_of(settings)
-            with catalog_to_read(file, vault=vault) as catalog:
+            with catalog_to_read(file, vault) as catalog:
                 Belonging(file, settings, catalog).check_places()
                 namespace = (catalog.identity.namespace() or b"").hex()
                 generation = catalog.identity.generation()

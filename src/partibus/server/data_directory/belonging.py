@@ -8,17 +8,17 @@ the node and the supervision at the start, and by the offline verbs.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
 from partibus.control.catalog import Catalog
-from partibus.domain.errors import BusError, CatalogBusy, ConfigError, StoreCorrupt
+from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
 from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.seen import Seen, read_seen
-from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
+from partibus.server.live import in_turn
 from partibus.store.checkpoint import CHECKPOINT_SUFFIX
 from partibus.store.compaction.kept import KEPT_SUFFIX
 from partibus.store.segment import SEGMENT_SUFFIX
@@ -69,17 +69,15 @@ async def begin_stores(catalog: Catalog, brokers: Mapping[int, Broker]) -> None:
             await _write_marks(broker)
         broker.marks.follow(catalog.generation)
     begun = [number for number in brokers if number not in catalog.identity.stores()]
-    for tries_left in reversed(range(BUSY_TRIES_MAX)) if begun else ():
-        try:
-            with catalog.identify() as identity:
-                for number in begun:
-                    identity.add_store(number)
-                identity.advance()
-            break
-        except CatalogBusy:
-            if not tries_left:
-                raise
-            await asyncio.sleep(BUSY_S)
+
+    async def expect() -> None:
+        with catalog.identify() as identity:
+            for number in begun:
+                identity.add_store(number)
+            identity.advance()
+
+    if begun:
+        await in_turn(expect)
 
 
 async def _write_marks(broker: Broker) -> None:
@@ -88,6 +86,12 @@ async def _write_marks(broker: Broker) -> None:
     error = await reported
     if error is not None:
         raise error
+
+
+def known_fragments(catalog: Catalog, number: int) -> set[int]:
+    """The fragments that the catalog has in a store: of entities, and those being deleted."""
+    placed = {p.fragment_id for r in catalog.entities() for p in r.fragments if p.store == number}
+    return placed | {f for f, store in catalog.identity.tombstones().items() if store == number}
 
 
 class Held(Protocol):
@@ -237,9 +241,7 @@ class Belonging:
 
     def unknown(self, number: int, held: Held) -> list[int]:
         """The fragments of the store that have neither an entity nor a tombstone."""
-        records = self._catalog.entities()
-        known = {p.fragment_id for r in records for p in r.fragments if p.store == number}
-        known.update(f for f, store in self._identity.tombstones().items() if store == number)
+        known = known_fragments(self._catalog, number)
         strangers = (f for f in held.strangers() if f not in known)
         if self._identity.namespace() is None:
             # An earlier release left no tombstones; an empty one was deleted in a crash.
@@ -251,17 +253,11 @@ class Belonging:
     def drop_deleted(self, number: int, broker: Broker) -> None:
         """Finish deletions that a crash interrupted; all known fragments are served already."""
         strangers = broker.strangers()
-        self.refuse_unknown(self.unknown(number, broker))
+        unknown = self.unknown(number, broker)
+        if unknown:  # the catalog changed during the start in a way that no release does
+            raise StoreCorrupt(f"{self._file} has lost the fragments {unknown} during the start.")
         for fragment_id in strangers:
             broker.drop_stranger(fragment_id)
-        buried = self._identity.tombstones().items()
-        self._forget(f for f, store in buried if store == number and f not in strangers)
-
-    def refuse_unknown(self, unknown: list[int]) -> None:
-        """The catalog changed during the start in a way that no release does."""
-        if unknown:
-            raise StoreCorrupt(f"{self._file} has lost the fragments {unknown} during the start.")
-
-    def _forget(self, fragment_ids: Iterable[int]) -> None:
-        for fragment_id in fragment_ids:
-            self._catalog.dropped(fragment_id)
+        for fragment_id, store in self._identity.tombstones().items():
+            if store == number and fragment_id not in strangers:
+                self._catalog.dropped(fragment_id)

@@ -6,8 +6,6 @@ or by the supervisor, after the stores were found to belong to the catalog and b
 serves.
 """
 
-import asyncio
-import contextlib
 import logging
 import shlex
 from pathlib import Path
@@ -24,10 +22,9 @@ from partibus.control.policies import (
     ensure_root_policy,
 )
 from partibus.domain.clock import Clock
-from partibus.domain.errors import CatalogBusy
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME
-from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
+from partibus.server.live import in_turn
 
 FIRST_START: Final = "<shown by the first start of the cluster>"
 
@@ -83,11 +80,11 @@ async def declare_in_turn(
     catalog: Catalog, settings: ServeSettings, definitions: Definitions | None
 ) -> bool:
     """The same while other nodes start too, each of which applies its own configuration."""
-    for _ in range(BUSY_TRIES_MAX):
-        with contextlib.suppress(CatalogBusy):
-            return declare(catalog, settings, definitions)
-        await asyncio.sleep(BUSY_S)
-    raise CatalogBusy
+
+    async def write() -> bool:
+        return declare(catalog, settings, definitions)
+
+    return await in_turn(write)
 
 
 def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:

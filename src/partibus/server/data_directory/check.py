@@ -60,7 +60,7 @@ def _check_catalog(
         if not file.exists():
             report.problems.append(f"{file} is missing, and so is every store.")
             return None
-        catalog = stack.enter_context(catalog_to_read(file, vault=vault))
+        catalog = stack.enter_context(catalog_to_read(file, vault))
         report.facts["entities"] = len(catalog.entities())
         report.facts["generation"] = catalog.identity.generation()
         Belonging(file, settings, catalog).check_places()

@@ -83,12 +83,10 @@ def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
 
 
 @contextlib.contextmanager
-def catalog_to_read(
-    file: Path, stores: int = STORES_MAX, vault: Vault | None = None
-) -> Iterator[Catalog]:
+def catalog_to_read(file: Path, vault: Vault | None = None) -> Iterator[Catalog]:
     """A copy of the catalog, so that reading it changes nothing; an encrypted one in memory."""
     with catalog_rows_to_read(file, vault) as rows:
-        yield Catalog(stores=stores, rows=rows)
+        yield Catalog(stores=STORES_MAX, rows=rows)
 
 
 @contextlib.contextmanager
@@ -121,12 +119,8 @@ class RebuiltStore:
     def __init__(self, rebuilt: Rebuilt, log_end: tuple[bytes, int] | None = None) -> None:
         self.states = rebuilt.states
         self.marks: StoreMarks = rebuilt.marks
-        self._log_end = log_end
-
-    @property
-    def log_end(self) -> tuple[bytes, int] | None:
+        self.log_end = log_end
         """The id of the log, and its end."""
-        return self._log_end
 
     def strangers(self) -> list[int]:
         """Every fragment: none is served here."""

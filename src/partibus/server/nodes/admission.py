@@ -20,13 +20,12 @@ from typing import Final
 
 import msgspec
 
-from partibus.cluster.peer_certificates import CA_FILE, CA_KEY_FILE
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ArgumentError, BusError, ConfigError
-from partibus.listener.certificates import NodeKey, load_authority
+from partibus.listener.certificates import NodeKey
 from partibus.server.nodes.certificates import (
     check_name,
-    has_authority,
+    cluster_authority,
     node_until_ms,
     write_signed,
 )
@@ -95,13 +94,7 @@ class Admission:
     """The authority, for as long as a token is valid."""
 
     def __init__(self, directory: Path, until_ms: int, clock: Clock) -> None:
-        if not has_authority(directory):
-            raise ConfigError(
-                f"{directory} does not hold the authority of a cluster ({CA_FILE} and "
-                f"{CA_KEY_FILE}). Run this where `partibus cluster init` was run."
-            )
-        self._authority = load_authority(directory / CA_FILE, directory / CA_KEY_FILE)
-        self._trusted = (directory / CA_FILE).read_bytes()
+        self._authority, self._trusted = cluster_authority(directory)
         self._clock = clock
         self.until_ms = until_ms
         self.secret = secrets.token_bytes(SECRET_BYTES)

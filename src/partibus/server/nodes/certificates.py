@@ -50,13 +50,20 @@ def make_cluster(directory: Path, name: str, clock: Clock) -> None:
 def make_node(authority_directory: Path, directory: Path, name: str, clock: Clock) -> None:
     """The certificate of another node, or a new one of the same node."""
     check_name(name)
-    if not has_authority(authority_directory):
+    authority, trusted = cluster_authority(authority_directory)
+    _write_node(directory, name, authority, clock.now_ms(), trusted)
+
+
+def cluster_authority(directory: Path) -> tuple[Authority, bytes]:
+    """The authority in a directory, and the authorities that nodes trust; ConfigError when
+    certificates cannot be made there."""
+    ca, key = directory / CA_FILE, directory / CA_KEY_FILE
+    if not has_authority(directory):
         raise ConfigError(
-            f"{authority_directory} does not hold the authority of a cluster ({CA_FILE} and "
+            f"{directory} does not hold the authority of a cluster ({CA_FILE} and "
             f"{CA_KEY_FILE}). Run this where `partibus cluster init` was run."
         )
-    ca, key = authority_directory / CA_FILE, authority_directory / CA_KEY_FILE
-    _write_node(directory, name, load_authority(ca, key), clock.now_ms(), ca.read_bytes())
+    return load_authority(ca, key), ca.read_bytes()
 
 
 def has_authority(directory: Path) -> bool:

@@ -8,21 +8,17 @@ longer served before its broker ends, so that no command is accepted that could 
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.moving import MovingFragment
 from partibus.cluster.peers import Peers
 from partibus.cluster.remote import FarBroker, RemoteFragment, nobody
-from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord, Placement
-from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError
-from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.handle import Fragment, LocalFragment
-from partibus.fragment.machine import Machine
-from partibus.gateway.namespace import Namespace
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.lanes import Lanes
 from partibus.store.interface import StoreState
@@ -30,26 +26,18 @@ from partibus.store.interface import StoreState
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class MovingLanes(Lanes):
     """Lanes that move between nodes."""
 
-    def __init__(
-        self,
-        brokers: dict[int, Broker],
-        machines: dict[int, Machine],
-        catalog: Catalog,
-        namespace: Namespace,
-        couriers: Couriers,
-        clock: Clock,
-        table: LaneTable,
-        scheduler: Scheduler,
-        number: int,
-    ) -> None:
-        super().__init__(brokers, machines, catalog, namespace, couriers, clock)
-        self.table = table
-        self.number = number
-        """Of this node."""
-        self._nobody = nobody(scheduler)
+    table: LaneTable
+    scheduler: Scheduler
+    number: int
+    """Of this node."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._nobody = nobody(self.scheduler)
         self.epochs: dict[int, int] = {}
         """Of the lanes that are served here."""
         self._handles: dict[int, dict[int, MovingFragment]] = {}

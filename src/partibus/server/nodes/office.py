@@ -1,31 +1,15 @@
 """What operators may ask of a cluster over HTTP, and the answer of a server that is alone.
 
-Owns the protocol between `ops.admin_cluster` and the picture of a cluster, and must never import
+Owns the questions that `ops.admin_cluster` puts to the picture of a cluster, and must never import
 either.
 """
-
-from typing import Protocol
 
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import EntityNotFound
 
 
-class ClusterOffice(Protocol):
-    """What an operator may ask of a cluster."""
-
-    async def status(self) -> Payload: ...
-
-    async def drain(self, node: int, dry_run: bool) -> Payload: ...
-
-    async def resume(self, node: int) -> Payload: ...
-
-    async def rebalance(self, dry_run: bool) -> Payload: ...
-
-    async def evict(self, node: int, force: bool, dry_run: bool) -> Payload: ...
-
-
-class NoCluster:
-    """The answers of a server that is alone."""
+class ClusterOffice:
+    """What an operator may ask of a cluster; here the answers of a server that is alone."""
 
     async def status(self) -> Payload:
         raise _alone()

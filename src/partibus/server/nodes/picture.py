@@ -9,12 +9,14 @@ do. Made by the node of a cluster; asked by `ops.admin_cluster`, the live feed a
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.ownership import LEASE_MS
 from partibus.domain.errors import BusError
+from partibus.server.nodes.office import ClusterOffice
 from partibus.server.operators.inspection import is_available, store_fields
 from partibus.server.operators.signals import process_figures
 from partibus.store.postgres.address import database_name
@@ -95,32 +97,28 @@ class OwnNode:
         return self._cpu_percent
 
 
-class ClusterPicture:
+@dataclass(eq=False)
+class ClusterPicture(ClusterOffice):
     """The whole cluster, as seen by one of its nodes."""
 
-    def __init__(
-        self,
-        seat: "Seat",
-        settings: "ServeSettings",
-        catalog: Catalog,
-        control: ControlHub,
-        gateway: "Gateway",
-    ) -> None:
-        self._seat = seat
-        self._settings = settings
-        self._catalog = catalog
-        self._control = control
+    seat: "Seat"
+    settings: "ServeSettings"
+    catalog: Catalog
+    control: ControlHub
+    gateway: "Gateway"
+
+    def __post_init__(self) -> None:
         self._placed: dict[int, tuple[int, int]] = {}
         """By lane, how many fragments of how many entities are placed there."""
         self._generation = -1
         self._reading: asyncio.Task[Payload] | None = None
         self._read_s = 0.0
-        control.register(NODE, OwnNode(seat, gateway).report)
+        self.control.register(NODE, OwnNode(self.seat, self.gateway).report)
 
     @property
     def _operations(self) -> "ClusterOperations":
-        assert self._seat.operations is not None
-        return self._seat.operations
+        assert self.seat.operations is not None
+        return self.seat.operations
 
     # --- what is shown --------------------------------------------------------------------
 
@@ -134,8 +132,8 @@ class ClusterPicture:
 
     async def figures(self) -> Payload:
         """Counts of nodes and lanes; reads no database."""
-        answers = await self._control.ask_all(NODE, {})
-        status = self._seat.known_status()
+        answers = await self.control.ask_all(NODE, {})
+        status = self.seat.known_status()
         return {
             "nodes": answers,
             "states": [_state(row.alive, row.draining) for row in status.nodes],
@@ -146,11 +144,11 @@ class ClusterPicture:
         }
 
     async def _read(self) -> Payload:
-        answers = await self._control.ask_all(NODE, {})
+        answers = await self.control.ask_all(NODE, {})
         status, trouble = await self._tables()
         lanes = [self._lane(status, at, answers) for at in range(len(status.lanes))]
         return {
-            "node": self._control.worker,
+            "node": self.control.worker,
             "database": {"state": "down" if trouble else "up", "text": trouble},
             "nodes": [
                 self._node(status, at, answers.get(row.number))
@@ -175,7 +173,7 @@ class ClusterPicture:
                 return await self._operations.status(), ""
         except (BusError, TimeoutError) as error:
             text = error.text if isinstance(error, BusError) else "It does not answer in time."
-            return self._seat.known_status(), text
+            return self.seat.known_status(), text
 
     def _node(self, status: "ClusterStatus", at: int, answer: Payload | None) -> Payload:
         row = status.nodes[at]
@@ -224,7 +222,7 @@ class ClusterPicture:
         """A database is up as long as one of its lanes is served from there."""
         names: dict[int, str] = {}
         for lane in lanes:
-            names[lane["database"]] = database_name(self._settings.store_places[lane["lane"]])
+            names[lane["database"]] = database_name(self.settings.store_places[lane["lane"]])
         found: list[Payload] = []
         for number, name in sorted(names.items()):
             here = [lane for lane in lanes if lane["database"] == number]
@@ -245,11 +243,11 @@ class ClusterPicture:
         return found
 
     def _places(self) -> dict[int, tuple[int, int]]:
-        if self._generation != self._catalog.generation:
-            self._generation = self._catalog.generation
+        if self._generation != self.catalog.generation:
+            self._generation = self.catalog.generation
             fragments: dict[int, int] = {}
             entities: dict[int, set[int]] = {}
-            for record in self._catalog.entities():
+            for record in self.catalog.entities():
                 for placement in record.fragments:
                     fragments[placement.store] = fragments.get(placement.store, 0) + 1
                     entities.setdefault(placement.store, set()).add(record.entity_id)

@@ -25,6 +25,7 @@ from partibus.store.interface import Store
 
 if TYPE_CHECKING:
     from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
+    from partibus.server.nodes.lane_notes import LaneNotes
 
 OPENING_S_MAX: Final = 30.0
 """How long a starting node waits for its lanes before it admits clients."""
@@ -38,16 +39,6 @@ class Feed(Protocol):
     generation: int
 
     async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-class Notes(Protocol):
-    """Records how far lanes have come, and detects one that went back."""
-
-    def start(self, brokers: Mapping[int, Broker]) -> None: ...
-
-    async def admit(self, lane: int) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -75,7 +66,7 @@ class Seat:
         self._catalog: Catalog | None = None
         self.on_evicted: Callable[[], None] | None = None
         """Called once when an operator has removed this node from the cluster."""
-        self.notes: Notes | None = None
+        self.notes: LaneNotes | None = None
         """Knows how far each lane had come; None where that is not recorded."""
         self.keeping: LaneKeeping | None = None
         """None until lanes are opened, like the lanes."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from partibus import __version__
 from partibus.atom.counts import Figures
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import AccessControl, Grant, require
+from partibus.control.access import Grant, require
 from partibus.control.catalog import Catalog
 from partibus.control.declared.describe import describe
 from partibus.control.live import LiveNamespace
@@ -34,17 +34,23 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights, names_of_rights
-from partibus.gateway.namespace import Namespace
+from partibus.gateway.gateway import Gateway
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
-from partibus.server.nodes.office import ClusterOffice, NoCluster
+from partibus.server.nodes.office import ClusterOffice
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityWish
 from partibus.server.operators.events import EventService
-from partibus.server.operators.inside import Door
-from partibus.server.operators.inspection import COUNTS, FRAGMENTS, RANKS, STORES, is_available
+from partibus.server.operators.inspection import (
+    COUNTS,
+    FRAGMENTS,
+    RANKS,
+    SILENT_STORE,
+    STORES,
+    is_available,
+)
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
 from partibus.server.operators.messages import MessageService
@@ -58,7 +64,7 @@ from partibus.server.testing.clock import FixedClockService
 from partibus.server.testing.namespaces import NoNamespaces
 
 NO_ANSWER: Final = "down"
-"""The state of a fragment or store whose worker does not answer."""
+"""The state of a fragment whose worker does not answer."""
 SUMMED: Final = (*COUNTS, "bytes")
 _SUMMED: Final = itemgetter(*SUMMED)
 _ZEROS: Final = (0,) * len(SUMMED)
@@ -73,26 +79,24 @@ class Administration:
         self,
         settings: ServeSettings,
         catalog: Catalog,
-        namespace: Namespace,
-        access: AccessControl,
         clock: Clock,
         control: ControlHub,
         bulk: BulkPath,
         backups: BackupService,
-        door: Door,
+        gateway: Gateway,
         live: LiveNamespace,
         bus_clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
-        self._namespace = namespace
-        self._access = access
+        self._namespace = namespace = gateway.namespace
+        self._access = gateway.access
         self._clock = clock
         self._bus_clock = clock if bus_clock is None else bus_clock
         """The time of messages, which differs on a server with fake time."""
         self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
-        self.cluster: ClusterOffice = NoCluster()
+        self.cluster = ClusterOffice()
         self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk
@@ -105,7 +109,7 @@ class Administration:
         self.events = EventService(control, "worker" if settings.cluster is None else "node")
         self.log = LogService(control)
         self.console_mode = settings.console
-        self.messages = MessageService(door)
+        self.messages = MessageService(gateway)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
         self._claims: dict[tuple[str, str], Grant] = {}
@@ -277,15 +281,13 @@ class Administration:
         for record in self._catalog.entities():
             for placement in record.fragments:
                 placed[placement.store] = placed.get(placement.store, 0) + 1
-        unknown = dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage"))
-        silent = {"worker": None, "state": NO_ANSWER, **unknown}
         return {
             "stores": [
                 {
                     "store": number,
                     "place": self._settings.store_name(number),
                     "fragments": placed.get(number, 0),
-                    **reported.get(str(number), silent),
+                    **reported.get(str(number), SILENT_STORE),
                 }
                 for number in range(self._settings.stores)
             ]

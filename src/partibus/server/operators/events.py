@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -31,19 +32,16 @@ _COUNTED: Final = ("dead-lettered", "lock-expired", "lock-lost")
 _NONE: Final = (0, 0, 0)
 
 
+@dataclass(eq=False)
 class OwnEvents:
     """The events of this process."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, Broker],
-        machines: Mapping[int, Machine],
-        changed: ChangedFragments,
-    ) -> None:
-        self._brokers = brokers
-        self._machines = machines
+    brokers: Mapping[int, Broker]
+    machines: Mapping[int, Machine]
+    changed: ChangedFragments
+
+    def __post_init__(self) -> None:
         self._states: dict[int, str] = {}
-        self._changed = changed
         self._totals: dict[int, tuple[int, int, int]] = {}
         """By fragment, the counters at the last reading."""
         self._looked_s = 0.0
@@ -68,7 +66,7 @@ class OwnEvents:
         """Report what has changed since the last reading; the first one only remembers."""
         is_first = self._looked_s == 0.0
         self._looked_s = time.monotonic()
-        for number, broker in self._brokers.items():
+        for number, broker in self.brokers.items():
             state = broker.store.state.value
             before = self._states.get(number)
             if before is not None and before != state:
@@ -82,11 +80,11 @@ class OwnEvents:
     def _counted(self) -> dict[tuple[str, str], int]:
         """By kind and entity, the increase since the last reading."""
         increases: dict[tuple[str, str], int] = {}
-        changed, gone = self._changed.take(LOOK_EVERY_MS)
+        changed, gone = self.changed.take(LOOK_EVERY_MS)
         for fragment_id in gone:
             self._totals.pop(fragment_id, None)
         for fragment_id in changed:
-            machine = self._machines.get(fragment_id)
+            machine = self.machines.get(fragment_id)
             if machine is None:  # it has left since
                 continue
             tally, before = machine.state.tally, self._totals.get(fragment_id, _NONE)

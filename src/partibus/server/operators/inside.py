@@ -10,23 +10,16 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from partibus.client.bus import Bus
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import ConnectionString
 from partibus.control.access import BEARER
 from partibus.gateway.connection import ClientConnection
-from partibus.gateway.wire import Wire
+from partibus.gateway.gateway import Gateway
 
 CONTAINER = "partibus-console"
 """The name of such a connection among the others."""
-
-
-class Door(Protocol):
-    """The gateway, as a connecting client sees it."""
-
-    def connect(self, wire: Wire) -> ClientConnection: ...
 
 
 class _Pipe(asyncio.Transport):
@@ -109,17 +102,17 @@ class _ClientEnd(asyncio.Transport):
 
 
 @asynccontextmanager
-async def inside_bus(door: Door, token: str) -> AsyncIterator[Bus]:
+async def inside_bus(gateway: Gateway, token: str) -> AsyncIterator[Bus]:
     """A bus for the holder of a token; RemoteError reports what the gateway refuses."""
     place = ConnectionString(host="localhost", token=token.removeprefix(BEARER))
-    async with BusClient.over(_plug(door), CONTAINER) as client, Bus.over(client, place) as bus:
+    async with BusClient.over(_plug(gateway), CONTAINER) as client, Bus.over(client, place) as bus:
         yield bus
 
 
-def _plug(door: Door) -> Callable[[BusClient], None]:
+def _plug(gateway: Gateway) -> Callable[[BusClient], None]:
     def plug(client: BusClient) -> None:
         pipe = _Pipe(client)
-        pipe.server = door.connect(pipe)
+        pipe.server = gateway.connect(pipe)
         client.connection_made(_ClientEnd(pipe))
 
     return plug

@@ -129,6 +129,14 @@ def store_fields(broker: Broker) -> dict[str, Any]:
     }
 
 
+SILENT_STORE: Final[dict[str, Any]] = {
+    "worker": None,
+    "state": _DOWN,
+    **dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage")),
+}
+"""What is shown of a store whose worker does not answer."""
+
+
 def counts_of(machine: Machine) -> dict[str, int]:
     """The counts of a fragment, and the bytes of its messages."""
     return dict(zip(_NAMES, _COUNTS(machine.state.counts()), strict=True))

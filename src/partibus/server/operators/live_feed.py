@@ -16,7 +16,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.errors import BusError
 from partibus.domain.observing_cost import observing
-from partibus.server.operators.inspection import is_available
+from partibus.server.operators.inspection import SILENT_STORE, is_available
 from partibus.server.operators.live_sample import LIVE, SHOWN
 
 INTERVAL_S: Final = 1.0
@@ -25,11 +25,6 @@ ANSWER_S_MAX: Final = 0.8
 BUSIEST_MAX: Final = 50
 TAKEN_ENTITIES_MAX: Final = 20
 """Names of entities affected by a store that is down; the rest is a number."""
-_SILENT: Final[Payload] = {
-    "worker": None,
-    "state": "down",
-    **dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage")),
-}
 
 
 class LiveFeed:
@@ -143,21 +138,12 @@ class LiveFeed:
         return dict(zip(SHOWN, sums or [0] * len(SHOWN), strict=True))
 
     def _store(self, number: int, answers: dict[int, Payload]) -> Payload:
-        reported = dict(_SILENT)
+        reported = SILENT_STORE
         for worker, answer in answers.items():
             if str(number) in answer["stores"]:
                 reported = {"worker": worker, **answer["stores"][str(number)]}
-        here = (
-            [
-                record.path
-                for record in self._placed.values()
-                for placement in record.fragments
-                if placement.store == number
-            ]
-            if not is_available(reported["state"])
-            else []
-        )
-        taken = sorted(set(here))
+        records = () if is_available(reported["state"]) else self._placed.values()
+        taken = sorted({r.path for r in records for p in r.fragments if p.store == number})
         return {
             "store": number,
             **reported,

@@ -34,7 +34,8 @@ from partibus.domain.errors import (
 )
 from partibus.domain.quantities import format_moment, moment_ms
 from partibus.domain.sequence import SEQUENCE_BITS
-from partibus.server.operators.inside import Door, inside_bus
+from partibus.gateway.gateway import Gateway
+from partibus.server.operators.inside import inside_bus
 
 SUBQUEUES: Final = {
     "active": "",
@@ -62,8 +63,8 @@ LOCK_WAIT_MS: Final = 1_000
 class MessageService:
     """What the holder of a token does with the messages of an entity."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
 
     def wish(self, **fields: Any) -> "Wish":
         """Which messages a page should contain, from the parameters of a request."""
@@ -79,7 +80,7 @@ class MessageService:
         if not token:
             raise Unauthorized("A token is needed in the header Authorization.")
         try:
-            async with inside_bus(self._door, token) as bus:
+            async with inside_bus(self._gateway, token) as bus:
                 yield bus
         except RemoteError as error:
             raise _bus_error(error) from error

@@ -6,6 +6,7 @@ machine's clock. `fake_time` advances the time. Called by the HTTP side (`ops.ad
 
 import datetime
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.control_hub import Payload
@@ -34,24 +35,18 @@ class FixedClockService:
         raise InvalidOperation(SWITCHED_OFF)
 
 
+@dataclass(eq=False)
 class ClockService(FixedClockService):
     """Advances the time of one namespace."""
 
-    def __init__(
-        self,
-        time: FakeTime,
-        is_at_rest: Callable[[], bool],
-        idle: IdleWatch,
-        look: Callable[[], None],
-    ) -> None:
-        self._time = time
-        self._is_at_rest = is_at_rest
-        self._idle = idle
-        self._look = look
+    time: FakeTime
+    is_at_rest: Callable[[], bool]
+    idle: IdleWatch
+    look: Callable[[], None]
 
     def show(self) -> Payload:
         """The current time, and how much of it was advanced."""
-        clock = self._time.clock
+        clock = self.time.clock
         now_ms = clock.now_ms()
         moment = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
         spoken = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -60,11 +55,11 @@ class ClockService(FixedClockService):
     async def advance(self, body: Payload) -> Payload:
         """Let time pass; everything that falls due has happened when this returns."""
         delta_ms = _delta_ms(body)
-        if self._time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
+        if self.time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
             raise ArgumentError(
                 "The clock can be advanced by 100 years in all; restart the server."
             )
-        await self._time.advance_ms(delta_ms, self._is_at_rest, self._idle.sweep, self._look)
+        await self.time.advance_ms(delta_ms, self.is_at_rest, self.idle.sweep, self.look)
         return self.show()
 
 

@@ -6,15 +6,16 @@ they use the project's own client, byte for byte.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.settings import ConnectionSettings
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
-from partibus.client.links import ReceivedMessage, Receiver, Sender
+from partibus.client.links import LinkOwner, ReceivedMessage, Receiver
 from partibus.client.management import Management
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import open_request_links
@@ -34,6 +35,7 @@ RETRY_S_MAX = 3.0
 UNCERTAIN = ("com.microsoft:timeout", "amqp:internal-error", "com.microsoft:operation-cancelled")
 """Refusals that do not guarantee that nothing was done."""
 Troubles = (RemoteError, OSError, TimeoutError)
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -77,6 +79,27 @@ class Surroundings:
         """Where messages come out, except those received in sessions."""
         places = [place for found in self.entities.values() for place in found]
         return [place for place in dict.fromkeys(places) if place != "sessions"]
+
+
+@dataclass(slots=True)
+class Answer:
+    """Whether the bus did what was asked."""
+
+    is_granted: bool = False
+
+
+@contextmanager
+def granted(link: LinkOwner | Management) -> Iterator[Answer]:
+    """Ask for something over a link; a refusal is raised unless nothing was done for certain."""
+    answer = Answer()
+    try:
+        yield answer
+    except RemoteError as error:
+        is_usable = link.is_usable if isinstance(link, Management) else link.error is None
+        if not is_usable or error.condition in UNCERTAIN:
+            raise
+    else:
+        answer.is_granted = True
 
 
 class SimulatedClient:
@@ -136,6 +159,13 @@ class SimulatedClient:
 
     # --- parts of behaviours ------------------------------------------------------------------
 
+    def rounds(self, least: int, most: int) -> Iterator[None]:
+        """Some turns of its work, as long as the run is not over."""
+        for _ in range(self.chance.randrange(least, most)):
+            if self.around.is_over:
+                return
+            yield
+
     async def think(self, seconds: float = 0.02) -> None:
         """Pause for a while."""
         await asyncio.sleep(self.chance.random() * seconds)
@@ -187,33 +217,30 @@ class SimulatedClient:
         finally:
             self.unanswered -= 1
 
-    async def post(self, sender: Sender, letter: Letter, payload: bytes) -> bool:
-        """Send and wait for the answer; returns whether the bus accepted it."""
-        try:
+    async def store(
+        self, letters: Sequence[Letter], link: LinkOwner | Management, request: Awaitable[T]
+    ) -> T | None:
+        """Await the answer to a request that stores messages; None when the bus refused them."""
+        found: T | None = None
+        with granted(link) as answer:
             async with self.answer():
-                await sender.send(payload)
-        except RemoteError as error:
-            if sender.error is not None or error.condition in UNCERTAIN:
-                raise
-            self.ledger.refused(letter)
-            return False
-        self.ledger.accepted(letter)
-        return True
+                found = await request
+        for letter in letters:
+            (self.ledger.accepted if answer.is_granted else self.ledger.refused)(letter)
+        return found
 
     async def end(
         self, management: Management, letter: Letter, copy: Copy, request: Awaitable[object]
     ) -> bool:
         """End a copy by a request; returns whether it ended. Without an answer it is in doubt."""
         was_asked, copy.is_asked = copy.is_asked, True
-        try:
+        with granted(management) as answer:
             await request
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
+        if answer.is_granted:
+            self.ledger.done(letter, copy)
+        else:
             copy.is_asked = was_asked
-            return False
-        self.ledger.done(letter, copy)
-        return True
+        return answer.is_granted
 
 
 class WatchedReceiver(Receiver):

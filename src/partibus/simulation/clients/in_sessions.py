@@ -8,10 +8,9 @@ import asyncio
 
 from partibus.amqp.codec.types import Symbol, UInt
 from partibus.client.connection import BusClient
-from partibus.client.errors import RemoteError
 from partibus.client.management import Management
 from partibus.client.sessions import SESSION_FILTER
-from partibus.simulation.clients.client import PATIENCE_S, UNCERTAIN, WatchedReceiver
+from partibus.simulation.clients.client import PATIENCE_S, WatchedReceiver, granted
 from partibus.simulation.clients.receiving import ReceivingClient
 from partibus.simulation.ledger import Holder
 from partibus.simulation.net import SimulatedTransport
@@ -40,9 +39,7 @@ class SessionClient(ReceivingClient):
             await self.receiver(bus, "sessions", "sessions", receiver)
             assert receiver.link is not None
             management = await self.management(bus, "sessions", receiver.link.name)
-            for _ in range(self.chance.randrange(1, 12)):
-                if self.around.is_over:
-                    break
+            for _ in self.rounds(1, 12):
                 await self._look_after(management, receiver.session)
                 for message in await self.some(receiver):
                     await self.settle_somehow(receiver, message)
@@ -56,7 +53,7 @@ class SessionClient(ReceivingClient):
         """Renew the lock, or read or write the state; nothing without the lock."""
         roll = self.chance.random()
         states = self.ledger.states.setdefault(session, [None])
-        try:
+        with granted(management):
             if roll < 0.15:
                 await management.renew_session_lock(session)
             elif roll < 0.30:
@@ -68,9 +65,6 @@ class SessionClient(ReceivingClient):
                 found = await management.session_state(session)
                 if found not in states:
                     raise Violation(f"session {session} has the state {found!r}, not of {states}")
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
 
 
 class SessionRival(SessionClient):

@@ -16,9 +16,9 @@ from partibus.client.management import Management
 from partibus.client.message import IncomingMessage
 from partibus.simulation.clients.client import (
     PATIENCE_S,
-    UNCERTAIN,
     SimulatedClient,
     WatchedReceiver,
+    granted,
 )
 from partibus.simulation.entities import LIFE_MS
 
@@ -44,9 +44,7 @@ class ReceivingClient(SimulatedClient):
         place = self.chance.choice(known)
         path = place if self.chance.random() < 0.85 else f"{place}/$deadletterqueue"
         receiver = await self.receiver(bus, path, place)
-        for _ in range(self.chance.randrange(5, 60)):
-            if self.around.is_over:
-                break
+        for _ in self.rounds(5, 60):
             messages = await self.some(receiver)
             for message in messages:
                 await self.settle_somehow(receiver, message)
@@ -94,14 +92,10 @@ class ReceivingClient(SimulatedClient):
         self, receiver: WatchedReceiver, message: ReceivedMessage, outcome: bytes
     ) -> bool:
         """Request an outcome; returns whether the bus agreed. Raises when in doubt."""
-        try:
+        with granted(receiver) as answer:
             async with asyncio.timeout(PATIENCE_S):
                 await receiver.settle([message], outcome)
-        except RemoteError as error:
-            if receiver.error is not None or error.condition in UNCERTAIN:
-                raise
-            return False
-        return True
+        return answer.is_granted
 
 
 class SlowClient(ReceivingClient):
@@ -124,9 +118,7 @@ class DeletingClient(ReceivingClient):
         receiver = WatchedReceiver(self, bus, "fleeting", self.chance.choice((0, 5)))
         receiver.deletes = True
         await self.receiver(bus, "fleeting", "fleeting", receiver)
-        for _ in range(self.chance.randrange(5, 40)):
-            if self.around.is_over:
-                break
+        for _ in self.rounds(5, 40):
             await self.some(receiver)
             await self.think(0.01)
         await receiver.close()
@@ -142,9 +134,7 @@ class TokenClient(ReceivingClient):
         place = self.chance.choice([p for p in self.places if p in self.around.known_places])
         receiver = await self.receiver(bus, place, place)
         management = await self.management(bus, place)
-        for _ in range(self.chance.randrange(5, 40)):
-            if self.around.is_over:
-                break
+        for _ in self.rounds(5, 40):
             for message in await self.some(receiver):
                 await self._settle(management, receiver, message)
             await self.think(0.01)
@@ -155,12 +145,9 @@ class TokenClient(ReceivingClient):
     ) -> None:
         letter, copy = receiver.letter(message)
         token = uuid.UUID(bytes_le=message.tag)
-        try:
-            if self.chance.random() < 0.3:
+        if self.chance.random() < 0.3:
+            with granted(management):
                 await management.renew_locks([token])
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
         if not await self.end(management, letter, copy, management.settle([token], "completed")):
             self.ledger.not_done(copy)
 
@@ -178,9 +165,7 @@ class DeferringClient(ReceivingClient):
     async def behave(self, bus: BusClient) -> None:
         receiver = await self.receiver(bus, "plain", "plain")
         management = await self.management(bus, "plain")
-        for _ in range(self.chance.randrange(5, 40)):
-            if self.around.is_over:
-                break
+        for _ in self.rounds(5, 40):
             for message in await self.some(receiver):
                 number = IncomingMessage(message.payload).sequence_number
                 if await self.propose(receiver, message, MODIFIED_UNDELIVERABLE):

@@ -5,14 +5,9 @@ is new, except from clients that rely on duplicate detection.
 """
 
 from partibus.client.connection import BusClient
-from partibus.client.errors import RemoteError
 from partibus.client.management import Management
-from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
-from partibus.simulation.clients.client import (
-    UNCERTAIN,
-    SimulatedClient,
-    Surroundings,
-)
+from partibus.client.message import BATCH_FORMAT, encode_batch
+from partibus.simulation.clients.client import SimulatedClient, Surroundings
 from partibus.simulation.entities import LIFE_MS
 from partibus.simulation.ledger import Letter
 from partibus.simulation.world import START_MS
@@ -29,11 +24,9 @@ class SendingClient(SimulatedClient):
     async def behave(self, bus: BusClient) -> None:
         entity = self.chance.choice(self.entities)
         sender = await bus.sender(entity)
-        for _ in range(self.chance.randrange(5, 60)):
-            if self.around.is_over:
-                return
+        for _ in self.rounds(5, 60):
             letter = self.write(entity)
-            await self.post(sender, letter, self.message(letter).encode())
+            await self.store([letter], sender, sender.send(self.message(letter).encode()))
             await self.think()
 
 
@@ -87,17 +80,7 @@ class BatchingClient(SimulatedClient):
             letters = [self.write("single") for _ in range(self.chance.randrange(2, 8))]
             messages = [self.message(letter) for letter in letters]
             payload = encode_batch(messages[0], [message.encode() for message in messages])
-            try:
-                async with self.answer():
-                    await sender.send(payload, BATCH_FORMAT)
-            except RemoteError as error:
-                if sender.error is not None or error.condition in UNCERTAIN:
-                    raise
-                for letter in letters:
-                    self.ledger.refused(letter)
-            else:
-                for letter in letters:
-                    self.ledger.accepted(letter)
+            await self.store(letters, sender, sender.send(payload, BATCH_FORMAT))
             await self.think(0.05)
 
 
@@ -111,7 +94,7 @@ class SessionSendingClient(SimulatedClient):
         while not self.around.is_over:
             session = f"{self.name}.{self.chance.randrange(SESSIONS)}"
             letter = self.write("sessions", session=session)
-            await self.post(sender, letter, self.message(letter).encode())
+            await self.store([letter], sender, sender.send(self.message(letter).encode()))
             await self.think()
 
 
@@ -158,25 +141,11 @@ class SchedulingClient(SimulatedClient):
             letter.due_us = self.world.now_us + self.chance.randrange(1_000, 3_000_000)
             message = self.message(letter)
             message.scheduled_ms = START_MS + letter.due_us // 1000
-            numbers = await self._schedule(management, letter, message)
+            numbers = await self.store([letter], management, management.schedule([message]))
+            self.ledger.totals.scheduled += numbers is not None
             if numbers and self.chance.random() < 0.3:
                 await self._take_back(management, letter, numbers)
             await self.think(0.05)
-
-    async def _schedule(
-        self, management: Management, letter: Letter, message: OutgoingMessage
-    ) -> list[int]:
-        try:
-            async with self.answer():
-                numbers = await management.schedule([message])
-        except RemoteError as error:
-            if not management.is_usable or error.condition in UNCERTAIN:
-                raise
-            self.ledger.refused(letter)
-            return []
-        self.ledger.accepted(letter)
-        self.ledger.totals.scheduled += 1
-        return numbers
 
     async def _take_back(self, management: Management, letter: Letter, numbers: list[int]) -> None:
         copy = letter.copies["plain"]

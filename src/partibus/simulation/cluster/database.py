@@ -9,11 +9,13 @@ its time is up. Knows no tables: lanes and leases are its content.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 
+from partibus.simulation.event_loop import settle
 from partibus.simulation.threads import Fiber, Threads
 from partibus.simulation.world import Violation, World
 
@@ -29,6 +31,7 @@ CONNECT_US = 2_000_000
 FORGOTTEN_US = 10_000_000
 """How long after a process fell silent the database ends its statements."""
 LOCK_POLL_US = 5_000
+T = TypeVar("T")
 
 
 class MustWait(Exception):
@@ -130,33 +133,19 @@ class Server:
             connection.hasten()
 
 
-class Request:
+@dataclass(eq=False, slots=True)
+class Request(Generic[T]):
     """A pending statement."""
 
-    __slots__ = (
-        "_waiting",
-        "changes",
-        "error",
-        "is_answered",
-        "lock_until_us",
-        "result",
-        "sent_us",
-        "work",
-    )
-
-    def __init__(self, work: Callable[[], Any], sent_us: int, changes: bool) -> None:
-        self.work = work
-        self.changes = changes
-        self.sent_us = sent_us
-        self.lock_until_us = 0
-        self.is_answered = False
-        self.result: Any = None
-        self.error: Exception | None = None
-        self._waiting: Fiber | asyncio.Future[Any] | None = None
-
-    def wait_by(self, waiting: "Fiber | asyncio.Future[Any] | None") -> None:
-        """Set who is notified of the answer."""
-        self._waiting = waiting
+    work: Callable[[], T]
+    sent_us: int
+    changes: bool
+    lock_until_us: int = 0
+    is_answered: bool = False
+    result: Any = None
+    error: Exception | None = None
+    waiting: "Fiber | asyncio.Future[T] | None" = None
+    """Who is notified of the answer."""
 
     def answer(self, result: object, error: Exception | None) -> None:
         """The answer has arrived, or never will."""
@@ -164,24 +153,24 @@ class Request:
             return
         self.is_answered = True
         self.result, self.error = result, error
-        waiting, self._waiting = self._waiting, None
+        waiting, self.waiting = self.waiting, None
         if isinstance(waiting, Fiber):
             waiting.threads.wake_soon(waiting)
         elif waiting is not None:
-            waiting.get_loop().call_soon(_settle, waiting, result, error)
+            waiting.get_loop().call_soon(settle, waiting, result, error)
 
-    def take(self) -> Any:
+    def take(self) -> T:
         """The answer, or its error."""
         if self.error is not None:
             raise self.error
-        return self.result
+        answer: T = self.result
+        return answer
 
 
-class Info:
+class Info(NamedTuple):
     """The driver's information about a connection."""
 
-    def __init__(self, backend_pid: int) -> None:
-        self.backend_pid = backend_pid
+    backend_pid: int
 
 
 class DatabaseConnection:
@@ -205,13 +194,13 @@ class DatabaseConnection:
         """What the database does when the connection ends: it releases locks."""
         self._arrives_us = 0
         self._answers_us = 0
-        self._sent: deque[Request] = deque()
+        self._sent: deque[Request[Any]] = deque()
         """Not answered yet."""
-        self._arriving: deque[Request] = deque()
+        self._arriving: deque[Request[Any]] = deque()
 
     # --- the near end -------------------------------------------------------------------------
 
-    def send(self, work: Callable[[], Any], *, changes: bool = False) -> Request:
+    def send(self, work: Callable[[], T], *, changes: bool = False) -> Request[T]:
         """Execute something, without waiting for it."""
         world = self.server.world
         if self.closed:
@@ -228,20 +217,20 @@ class DatabaseConnection:
         return request
 
     def call(
-        self, work: Callable[[], Any], *, changes: bool = False, lock_us: int = STATEMENT_US
-    ) -> Any:
+        self, work: Callable[[], T], *, changes: bool = False, lock_us: int = STATEMENT_US
+    ) -> T:
         """Execute something, and wait for the answer in a thread."""
         request = self.send(work, changes=changes)
         request.lock_until_us = self.server.world.now_us + lock_us
         self.wait(request)
         return request.take()
 
-    def wait(self, request: Request, is_woken: Callable[[], bool] | None = None) -> bool:
+    def wait(self, request: "Request[Any]", is_woken: Callable[[], bool] | None = None) -> bool:
         """Whether the answer is there; False when something else ended the wait."""
         threads = self.server.threads
-        request.wait_by(threads.current)
+        request.waiting = threads.current
         threads.wait_until(lambda: request.is_answered or (is_woken is not None and is_woken()))
-        request.wait_by(None)
+        request.waiting = None
         return request.is_answered
 
     def close(self) -> None:
@@ -252,7 +241,7 @@ class DatabaseConnection:
             if not self.is_over and not self.is_silent:
                 self.server.world.after(self.server.delay_us(), self._end)
 
-    def _give_up(self, request: Request) -> None:
+    def _give_up(self, request: Request[Any]) -> None:
         if not request.is_answered:
             self._lost()
 
@@ -280,7 +269,7 @@ class DatabaseConnection:
             return
         self._carry_out(self._arriving.popleft())
 
-    def _carry_out(self, request: Request) -> None:
+    def _carry_out(self, request: Request[Any]) -> None:
         if self.is_over:
             return
         server, result = self.server, None
@@ -308,7 +297,7 @@ class DatabaseConnection:
         self._answers_us = max(self._answers_us + 1, now_us + delay_us)
         server.world.at(self._answers_us, self._reach, request, result, error)
 
-    def _reach(self, request: Request, result: object, error: Exception | None) -> None:
+    def _reach(self, request: Request[Any], result: object, error: Exception | None) -> None:
         """The answer arrives, unless the connection has broken."""
         if self.is_silent or self.closed or not self._sent or self._sent[0] is not request:
             return
@@ -343,12 +332,3 @@ class DatabaseConnection:
             for release in self.at_end:
                 release()
             self.at_end.clear()
-
-
-def _settle(future: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)

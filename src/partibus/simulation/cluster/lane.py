@@ -47,6 +47,11 @@ class LaneServer(Server):
         """The tables of a lane, created on first use."""
         return self.lanes.setdefault(number, LaneContent(number))
 
+    def refuse_full(self) -> None:
+        """Nothing more can be written while there is no space."""
+        if self.is_full:
+            raise psycopg.errors.DiskFull("no space left on the device of the database")
+
 
 class SimulatedLane(Lane):
     """Keeps the contract of `Lane`."""
@@ -85,8 +90,7 @@ class SimulatedLane(Lane):
             self._server.on_taken()
             return row
 
-        found: LaneRow = here.call(take, changes=True, lock_us=ROW_LOCK_MS * 1000)
-        return found
+        return here.call(take, changes=True, lock_us=ROW_LOCK_MS * 1000)
 
     def _end_others(self, connection: Connection) -> None:
         purposes = {f"{purpose}-{self.number}" for purpose in ("append", "checkpoint", "compact")}
@@ -103,7 +107,7 @@ class SimulatedLane(Lane):
         epoch, tail = _of(connection).call(lambda: (self._content.epoch, self._content.tail))
         if epoch != self.epoch:
             raise self.fenced()
-        return int(tail)
+        return tail
 
     def _end_backend(self, connection: Connection, backend: int) -> None:
         def end() -> None:
@@ -115,15 +119,10 @@ class SimulatedLane(Lane):
 
     def _cut_back(self, connection: Connection, durable: int) -> int | None:
         work = partial(self._content.take_back, self.epoch, durable)
-        found: int | None = _of(connection).call(work, changes=True)
-        return found
+        return _of(connection).call(work, changes=True)
 
     def prove_room(self, connection: Connection) -> None:
-        _of(connection).call(self._refuse_full)
-
-    def _refuse_full(self) -> None:
-        if self._server.is_full:
-            raise psycopg.errors.DiskFull("no space left on the device of the database")
+        _of(connection).call(self._server.refuse_full)
 
     def _lock(self, connection: Connection) -> None:
         here = _of(connection)
@@ -136,7 +135,7 @@ class SimulatedLane(Lane):
 
     def add_segment(self, connection: Connection, base: int) -> None:
         def add() -> None:
-            self._refuse_full()
+            self._server.refuse_full()
             self._content.add_segment(self.epoch, base)
 
         _of(connection).call(add, changes=True)
@@ -155,10 +154,9 @@ class SimulatedLane(Lane):
 
     def segments(self, connection: Connection) -> list[SegmentRow]:
         content = self._content
-        found: list[SegmentRow] = _of(connection).call(
+        return _of(connection).call(
             lambda: [content.segments[base] for base in sorted(content.segments)]
         )
-        return found
 
     def prepare_append(self, connection: Connection, base: int) -> bytes:
         return self.append_query(connection, base)
@@ -167,10 +165,7 @@ class SimulatedLane(Lane):
         return _I64.pack(base) + _I64.pack(self.epoch) + _I64.pack(self.number)
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = _of(connection).call(
-            lambda: self._content.rows((base, 0), start)
-        )
-        yield from found
+        yield from _of(connection).call(lambda: self._content.rows((base, 0), start))
 
     def read(
         self, connection: Connection, segment: tuple[int, int], stretches: Sequence[Ref]
@@ -179,18 +174,14 @@ class SimulatedLane(Lane):
             table = self._content.table(segment)
             return [table.stretch(start, stop) for start, stop in stretches]
 
-        found: list[bytes] = _of(connection).call(read)
-        return found
+        return _of(connection).call(read)
 
     # --- compaction ---------------------------------------------------------------------------
 
     def rows_behind(
         self, connection: Connection, segment: tuple[int, int], position: int, count: int
     ) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = _of(connection).call(
-            lambda: self._content.rows_behind(segment, position, count)
-        )
-        return found
+        return _of(connection).call(lambda: self._content.rows_behind(segment, position, count))
 
     def kept_places(
         self, connection: Connection, segment: tuple[int, int]
@@ -199,8 +190,7 @@ class SimulatedLane(Lane):
             table = self._content.table(segment)
             return list(zip(table.positions, map(len, table.payloads), strict=True))
 
-        found: list[tuple[int, int]] = _of(connection).call(places)
-        return found
+        return _of(connection).call(places)
 
     def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
         key = (base, generation)
@@ -228,18 +218,15 @@ class SimulatedLane(Lane):
     # --- checkpoints --------------------------------------------------------------------------
 
     def states(self, connection: Connection) -> dict[int, bytes]:
-        found: dict[int, bytes] = _of(connection).call(lambda: dict(self._content.states))
-        return found
+        return _of(connection).call(lambda: dict(self._content.states))
 
     def pages(self, connection: Connection) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = _of(connection).call(
+        return _of(connection).call(
             lambda: [(number, len(page)) for number, page in self._content.pages.items()]
         )
-        return found
 
     def page(self, connection: Connection, number: int) -> bytes | None:
-        found: bytes | None = _of(connection).call(lambda: self._content.pages.get(number))
-        return found
+        return _of(connection).call(lambda: self._content.pages.get(number))
 
     @contextmanager
     def checkpoint(self, connection: Connection, position: int) -> Iterator[CheckpointWriter]:
@@ -250,7 +237,7 @@ class SimulatedLane(Lane):
         yield cast(CheckpointWriter, written)  # on failure the connection ends, and its lock
 
         def commit() -> None:
-            self._refuse_full()
+            self._server.refuse_full()
             content.keep_checkpoint(position, written.gone, written.pages, written.states)
             content.let_go(here)
 
@@ -284,7 +271,7 @@ class SimulatedPipeline:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = _of(connection)
-        self._sent: deque[Request] = deque()
+        self._sent: deque[Request[list[int]]] = deque()
         self._added: list[Row] = []
 
     def send(self, statement: bytes, *parameters: bytes) -> None:
@@ -308,8 +295,7 @@ class SimulatedPipeline:
     def receive_all(self, count: int) -> list[int]:
         request = self._sent.popleft()
         self._connection.wait(request)
-        changed: list[int] = request.take()
-        return changed
+        return request.take()
 
     def is_silent(self) -> bool:
         return not self._connection.closed
@@ -325,8 +311,7 @@ class SimulatedPipeline:
             wakeup.clear()
             return None
         self._sent.popleft()
-        changed: list[int] = oldest.take()
-        return changed[0]
+        return oldest.take()[0]
 
     def rest(self) -> None:
         """Nothing is in flight."""
@@ -373,8 +358,7 @@ def _row(statement: bytes, *parameters: bytes) -> Row:
 
 def _append_all(server: LaneServer, rows: list[Row]) -> list[int]:
     """One transaction: a lane that has no such table is found before anything is changed."""
-    if server.is_full:
-        raise psycopg.errors.DiskFull("no space left on the device of the database")
+    server.refuse_full()
     for row in rows:
         if server.lane(row.number).epoch == row.epoch:
             server.lane(row.number).table((row.base, 0))
@@ -389,15 +373,12 @@ def _append(server: LaneServer, row: Row) -> int:
     return added
 
 
-class SharedDoor:
-    """Connections that several lanes share; stands in for `connect`."""
-
-    def __init__(self, servers: dict[str, LaneServer]) -> None:
-        self._servers = servers
-
-    def __call__(self, dsn: str, application: str, *_: object) -> Connection:
-        server = self._servers[dsn]
-        return cast(Connection, server.connect(server.threads.where(), application))
+def connect_shared(
+    servers: dict[str, LaneServer], dsn: str, application: str, *_: object
+) -> Connection:
+    """A connection that several lanes share; stands in for `connect`."""
+    server = servers[dsn]
+    return cast(Connection, server.connect(server.threads.where(), application))
 
 
 def _of(connection: Connection) -> DatabaseConnection:

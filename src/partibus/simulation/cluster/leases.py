@@ -9,7 +9,7 @@ own code.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import psycopg
 
@@ -20,6 +20,8 @@ from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.event_loop import SimulatedLoop
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -121,11 +123,11 @@ class ControlConnection(DatabaseConnection):
         """What `shut_down` closes."""
         return self
 
-    async def ask(self, work: Callable[[], Any], *, changes: bool = False) -> Any:
+    async def ask(self, work: Callable[[], T], *, changes: bool = False) -> T:
         """Execute something."""
         request = self.send(work, changes=changes)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        request.wait_by(future)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        request.waiting = future
         return await future
 
     async def execute(self, statement: object) -> None:
@@ -194,27 +196,22 @@ class ControlPlane:
     CHANNEL = "partibus_lanes"
 
     async def join(self, connection: ControlConnection, address: NodeAddress) -> int:
-        number: int = await connection.ask(lambda: self._server.join(address), changes=True)
-        return number
+        return await connection.ask(lambda: self._server.join(address), changes=True)
 
     async def renew(self, connection: ControlConnection, node: int) -> Pulse:
-        pulse: Pulse = await connection.ask(lambda: self._server.renew(node), changes=True)
-        return pulse
+        return await connection.ask(lambda: self._server.renew(node), changes=True)
 
     async def look(self, connection: ControlConnection) -> LeaseRows:
-        rows: LeaseRows = await connection.ask(self._server.look)
-        return rows
+        return await connection.ask(self._server.look)
 
     async def acquire(self, connection: ControlConnection, node: int, lane: int) -> bool:
-        taken: bool = await connection.ask(lambda: self._server.acquire(node, lane), changes=True)
-        return taken
+        return await connection.ask(lambda: self._server.acquire(node, lane), changes=True)
 
     async def release(self, connection: ControlConnection, node: int, lanes: list[int]) -> None:
         await connection.ask(lambda: self._server.release(node, lanes), changes=True)
 
     async def remove(self, connection: ControlConnection, node: int) -> bool:
-        found: bool = await connection.ask(lambda: self._server.remove(node), changes=True)
-        return found
+        return await connection.ask(lambda: self._server.remove(node), changes=True)
 
 
 def _end_wait(heard: "asyncio.Future[bool]", is_lost: bool) -> None:

@@ -6,60 +6,42 @@ a `Seat`; all nodes share one catalog in memory, with fixed entities.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from partibus.amqp.settings import ConnectionSettings
 from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.node_group import NodeGroup
 from partibus.cluster.peers import Peers
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
 from partibus.control.ownership import LEASE_MS, NodeAddress
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.domain.errors import BusError
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command
-from partibus.fragment.machine import Machine
-from partibus.gateway.gateway import Gateway
-from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
-from partibus.listener.deadlines import Deadlines
-from partibus.listener.tcp import AmqpProtocol
-from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging
 from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.server.nodes.seat import Seat
 from partibus.server.scheduler import LoopScheduler, until
-from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.cluster.lane_tables import LaneContent
 from partibus.simulation.cluster.leases import ControlServer
-from partibus.simulation.event_loop import SimulatedLoop, make_loop
-from partibus.simulation.net import PEERS, Net
-from partibus.simulation.plan import Plan
-from partibus.simulation.process import CLOSING_MS, DOWN, IDLE_TIMEOUT_MS, Room
-from partibus.simulation.threads import Threads
-from partibus.simulation.world import World
+from partibus.simulation.net import PEERS
+from partibus.simulation.process import Host, Room, ServerProcess
 from partibus.store.postgres.sharing import SharedAppends
 from partibus.store.postgres.store import PostgresStore
 
 ANSWER_S_MAX = 10.0
 
 
-class Cluster:
+@dataclass(eq=False)
+class Cluster(Host):
     """What the nodes share: databases, catalog, wires."""
 
-    def __init__(
-        self, world: World, net: Net, threads: Threads, catalog: Catalog, plan: Plan
-    ) -> None:
-        self.world = world
-        self.net = net
-        self.threads = threads
-        self.catalog = catalog
-        self.plan = plan
+    def __post_init__(self) -> None:
+        world, threads, plan = self.world, self.threads, self.plan
         self.control = ControlServer(world, threads, "database-0")
         self.databases: list[LaneServer] = [self.control]
         for number in range(1, plan.databases):
@@ -101,44 +83,22 @@ class NoNews:
         """Nothing was followed."""
 
 
-class SimulatedNode:
+class SimulatedNode(ServerProcess):
     """One node."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
+        super().__init__(cluster, "node", number)
         self._cluster = cluster
-        self._world = cluster.world
-        self.number = number
-        self.name = f"node-{number}"
-        self.clock = SimulatedClock(cluster.world)
-        self.is_up = False
         self.is_serving = False
         """Whether it has joined and admits clients."""
-        self.brokers: dict[int, Broker] = {}
-        self.machines: dict[int, Machine] = {}
-        self.memory = MemoryAccount()
-        self.loop: SimulatedLoop
         self.on_gone: Callable[[SimulatedNode], None] = _nobody
         """Called when it ended by itself: it could not join, or was evicted."""
         self.lanes: MovingLanes
-        self._lives = 0
         self._shared: dict[str, SharedAppends] = {}
-        self._gateway: Gateway | None = None
-        self._couriers: Couriers
-        self._watch: ClockWatch
         self._peers: Peers
         self._seat: Seat
         self._ownership: PostgresOwnership
         self.is_stopping = False
-
-    @property
-    def segment_bytes(self) -> int:
-        """The size of its segments."""
-        return self._cluster.plan.segment_bytes
-
-    @property
-    def connection_count(self) -> int:
-        """Clients that are connected."""
-        return 0 if self._gateway is None else len(self._gateway._connections)
 
     @property
     def rooms(self) -> Mapping[int, Room]:
@@ -154,18 +114,13 @@ class SimulatedNode:
 
     def start(self) -> BusError | None:
         """Start to join; errors show later."""
-        assert not self.is_up
-        self._lives += 1
-        self.loop = make_loop(self._world, self._cluster.net, self.name)
+        self._begin_life()
         self.loop.start_thread = self._start_thread
-        self.brokers, self.machines = {}, {}
-        self.is_up, self.is_serving, self.is_stopping = True, False, False
-        self._gateway = None
-        self.memory = MemoryAccount(self._cluster.plan.memory_bytes)
+        self.is_serving = self.is_stopping = False
         self.loop.run(self._begin)
         return None
 
-    def _start_thread(self, host: str, target: Callable[[], None]) -> None:
+    def _start_thread(self, target: Callable[[], None]) -> None:
         self._cluster.threads.Thread(target=target, name="executor", daemon=True).start()
 
     def _begin(self) -> None:
@@ -212,27 +167,13 @@ class SimulatedNode:
         self.lanes.attach(self._peers)
         for record in catalog.entities():
             self.lanes.serve(record)
-        settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
-        self._gateway = Gateway(
-            namespace,
-            AccessControl(catalog),
-            self.clock,
-            scheduler,
-            settings,
-            lock_prefix=catalog.lock_prefix,
-            memory=self.memory,
-        )
-        self._gateway.start()
-        self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
-        self._watch.start()
+        self._open_gateway(namespace, scheduler, catalog.lock_prefix)
         await self._peers.start()
         belonging = Belonging(Path("the catalog"), self._cluster.settings, catalog)
         make = partial(self._make_broker, scheduler)
         await self._seat.begin(self.lanes, self._peers, belonging, make, True)
-        closing = Deadlines(self.loop, self.clock, CLOSING_MS)
-        accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
         if not self.is_stopping:
-            self._cluster.net.listen(self.loop, accept, self.name)
+            self._listen()
             self.is_serving = True
 
     def _make_broker(self, scheduler: LoopScheduler, lane: int) -> Broker:
@@ -256,30 +197,20 @@ class SimulatedNode:
             self._shared[place] = SharedAppends(place, self.name, scheduler.call_from_thread)
         return self._shared[place]
 
-    def _clock_stepped(self, delta_ms: int) -> None:
-        for broker in self.brokers.values():
-            broker.clock_stepped(delta_ms)
-        if self._gateway is not None:
-            self._gateway.clock_stepped()
-
     # --- the end ------------------------------------------------------------------------------
 
-    def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
-        """End at this very moment; with `is_silent` no connection is notified."""
+    @property
+    def _peer_address(self) -> str:
+        return f"{PEERS}{self.name}:{self._lives}"
+
+    def die(self, *, is_silent: bool) -> None:
         if not self.is_up:
             return
-        self.is_up = self.is_serving = False
-        self._world.note(self.name, DOWN)
-        self._cluster.net.close(self.name)
-        self._cluster.net.close(f"{PEERS}{self.name}:{self._lives}")
-        self.loop.die()
-        self._cluster.threads.kill(self.name)
-        self._cluster.net.process_died(self.loop, is_silent)
+        self.is_serving = False
+        super().die(is_silent=is_silent)
         for database in self._cluster.databases:
             database.process_died(self.name, is_silent)
-        self._world.graveyard += [self.loop, self.brokers, self.machines, self._gateway]
-        self.brokers, self.machines, self._shared = {}, {}, {}
-        self._gateway = None
+        self._shared, self._gateway = {}, None
 
     def _evicted(self) -> None:
         self._world.note(self.name, "was evicted")
@@ -323,28 +254,22 @@ class SimulatedNode:
         self._leave_soon()
 
     def _has_answered(self) -> bool:
-        return all(b.is_at_rest for b in self.brokers.values()) and self._peers.is_at_rest
+        return self._is_at_rest() and self._peers.is_at_rest
 
     # --- what the run asks for ----------------------------------------------------------------
 
     def submit(self, fragment_id: int, command: Command) -> None:
-        """Submit to a fragment of this node, as its bulk path does."""
         found = self.lanes.find(fragment_id)
         assert found is not None
         self.loop.call_soon(found.submit, command)
 
     def checkpoint(self) -> None:
-        """Have every lane write a checkpoint and free dead space."""
         for lane in self.brokers:
             self.loop.call_soon(self._checkpoint, lane)
 
     def _checkpoint(self, lane: int) -> None:
         if lane in self.brokers:
             self.brokers[lane]._upkeep.checkpoint()
-
-
-def _forget(protocol: AmqpProtocol) -> None:
-    """A connection is gone; they are not counted here."""
 
 
 def _nobody(node: SimulatedNode) -> None:

@@ -16,10 +16,10 @@ from partibus.cluster.transport import PeerDoor
 from partibus.control.postgres import ownership, session
 from partibus.simulation.cluster.lane import (
     LaneServer,
-    SharedDoor,
     SimulatedLane,
     SimulatedPipeline,
     SimulatedWakeup,
+    connect_shared,
 )
 from partibus.simulation.cluster.leases import ControlPlane, ControlServer
 from partibus.simulation.event_loop import SimulatedLoop
@@ -37,7 +37,7 @@ def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tu
         (appending, "Wakeup", SimulatedWakeup),
         (appending, "time", threads),
         (sharing, "StatementPipeline", SimulatedPipeline),
-        (sharing, "connect", SharedDoor(servers)),
+        (sharing, "connect", partial(connect_shared, servers)),
         (sharing, "threading", threads),
         (sharing, "time", threads),
     ]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from partibus.store.checkpoint import Checkpoint, write_checkpoint
 from partibus.store.compaction.kept import KeptWriter
-from partibus.store.disk import Disk, OsDisk
+from partibus.store.disk import OsDisk
 from partibus.store.interface import Ref
 from partibus.store.lock import DirectoryLock
 from partibus.store.pages import PageIndex, PageSource
@@ -88,9 +88,9 @@ def _place(ref: Ref) -> int:
 class DirectoryImport:
     """An empty directory that becomes a store."""
 
-    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._disk: Disk = OsDisk() if disk is None else disk
+        self._disk = OsDisk()
         self._store_id = uuid.uuid4().bytes
         self._lock = DirectoryLock(directory)
 

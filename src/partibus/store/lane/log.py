@@ -376,11 +376,6 @@ class LaneLog:
         return self._tail - self._latest.position
 
     @property
-    def pending_bytes(self) -> int:
-        """What was appended and is not durable yet."""
-        return 0 if self._commit is None else self._tail - self._commit.durable
-
-    @property
     def live_bytes(self) -> int:
         """The bytes of the retained bodies."""
         return self._table.live_bytes

@@ -6,7 +6,6 @@ appear later. Blocks; belongs to the commit thread, which groups the entries and
 store.
 """
 
-import contextlib
 import struct
 import time
 from collections import deque
@@ -16,7 +15,7 @@ import psycopg
 
 from partibus.store.interface import StoreTimings
 from partibus.store.lane.commit import CommitThread, Fenced, PendingEntry, Undone
-from partibus.store.postgres.connection import Connection, is_answer
+from partibus.store.postgres.connection import Connection, close_quietly, is_answer
 from partibus.store.postgres.lane import Lane
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.postgres.sharing import SharedAppends, SharedRow
@@ -138,7 +137,7 @@ class LaneWriter:
         return SharedRow(self._lane.number, self._shared_statement, _parameters(group))
 
     def answered(self, group: list[PendingEntry], changed: int | None) -> Exception | None:
-        """What was wrong with it; None when it is durable."""
+        """How many rows it has changed, None when it was undone; returns what was wrong."""
         if changed == 1:
             self._is_durable(group)
             return None
@@ -214,9 +213,7 @@ class LaneWriter:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
+        close_quietly(connection)
 
     def _connected(self) -> Connection:
         assert self._connection is not None, "the lane is used before it was taken back"

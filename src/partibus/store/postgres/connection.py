@@ -8,6 +8,7 @@ Called by the threads of a store.
 
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -86,6 +87,13 @@ def connect(
         keepalives_count=SILENCE_MS // 2000,
         prepare_threshold=prepare_threshold,
     )
+
+
+def close_quietly(connection: Connection | None) -> None:
+    """Close a connection in whatever state it is, if there is one."""
+    if connection is not None:
+        with suppress(psycopg.Error):
+            connection.close()
 
 
 def is_answer(error: Exception) -> bool:

@@ -10,7 +10,7 @@ Encodes nothing. Called by the threads of `store.PostgresStore`.
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -247,17 +247,13 @@ class Lane:
         for base, generation in segments:
             with connection.transaction():
                 self.check_held(connection)
-                table = self.table(base, generation)
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+                self._drop(connection, self.table(base, generation))
                 connection.execute(
                     "DELETE FROM partibus.segment"
                     " WHERE lane = %s AND base = %s AND generation = %s",
                     (self.number, base, generation),
                 )
-                connection.execute(
-                    "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
-                    (self.number, segment_table(self.number, base, generation)),
-                )
+                self._unmark(connection, base, generation)
 
     def drop_garbage(self, connection: Connection) -> None:
         """Drop the tables that an interrupted compaction left; the lane was just opened."""
@@ -265,9 +261,11 @@ class Lane:
             "SELECT table_name FROM partibus.garbage WHERE lane = %s", (self.number,)
         ).fetchall()
         for (name,) in rows:
-            table = sql.Identifier(SCHEMA, name)
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            self._drop(connection, sql.Identifier(SCHEMA, name))
         connection.execute("DELETE FROM partibus.garbage WHERE lane = %s", (self.number,))
+
+    def _drop(self, connection: Connection, table: sql.Identifier) -> None:
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
 
     def segments(self, connection: Connection) -> list[SegmentRow]:
         """The tables of the lane, in the order of the log."""
@@ -367,7 +365,7 @@ class Lane:
         with connection.transaction():
             self.check_held(connection)
             self._discard(connection, [(base, generation)])
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            self._drop(connection, table)
             self._create(connection, table)
 
     def keep(
@@ -408,10 +406,7 @@ class Lane:
                 "INSERT INTO partibus.segment VALUES (%s, %s, %s, %s)",
                 (self.number, base, generation, kept_until),
             )
-            connection.execute(
-                "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
-                (self.number, segment_table(self.number, base, generation)),
-            )
+            self._unmark(connection, base, generation)
             self._discard(connection, sources)
 
     def _discard(self, connection: Connection, segments: Sequence[tuple[int, int]]) -> None:
@@ -420,6 +415,13 @@ class Lane:
                 "INSERT INTO partibus.garbage VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 (self.number, segment_table(self.number, base, generation)),
             )
+
+    def _unmark(self, connection: Connection, base: int, generation: int) -> None:
+        """A table is no longer garbage: it is valid, or gone."""
+        connection.execute(
+            "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
+            (self.number, segment_table(self.number, base, generation)),
+        )
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -474,14 +476,11 @@ class CheckpointWriter:
         """Replace those of the previous checkpoint."""
         self._connection.execute("DELETE FROM partibus.state WHERE lane = %s", (self._lane,))
         statement = "COPY partibus.state (lane, fragment, data) FROM STDIN (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            self._write(copy, states.items())
+        self._copy(statement, states.items())
 
     def add_pages(self, pages: Iterable[tuple[int, bytes]]) -> None:
         """Pages that no checkpoint has written yet."""
-        statement = "COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            self._write(copy, pages)
+        self._copy("COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)", pages)
 
     def drop_pages(self, numbers: list[int]) -> None:
         """Pages that no state refers to any more."""
@@ -489,10 +488,11 @@ class CheckpointWriter:
             "DELETE FROM partibus.page WHERE lane = %s AND number = ANY(%s)", (self._lane, numbers)
         )
 
-    def _write(self, copy: psycopg.Copy, rows: Iterable[tuple[int, bytes]]) -> None:
-        copy.set_types(["int4", "int8", "bytea"])
-        for number, data in rows:
-            copy.write_row((self._lane, number, data))
+    def _copy(self, statement: LiteralString, rows: Iterable[tuple[int, bytes]]) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(["int4", "int8", "bytea"])
+            for number, data in rows:
+                copy.write_row((self._lane, number, data))
 
 
 def _application(purpose: str, lane: int) -> str:

@@ -4,11 +4,7 @@ Owns when it is opened and closed, not what is sent over it. Used by the threads
 checkpoints and compact.
 """
 
-from contextlib import suppress
-
-import psycopg
-
-from partibus.store.postgres.connection import Connection
+from partibus.store.postgres.connection import Connection, close_quietly
 from partibus.store.postgres.lane import Lane
 
 
@@ -29,6 +25,4 @@ class LaneConnection:
     def drop(self) -> None:
         """Close it, whatever its state."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+        close_quietly(connection)

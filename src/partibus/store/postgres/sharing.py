@@ -10,18 +10,26 @@ own thread, which also has to deal with every failure. Knows neither entries nor
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 
 from partibus.store.callbacks import report
 from partibus.store.interface import Notify
 from partibus.store.lane.commit import CommitThread, PendingEntry
-from partibus.store.postgres.connection import CONNECT_S, Connection, connect, is_answer
+from partibus.store.postgres.connection import (
+    CONNECT_S,
+    Connection,
+    close_quietly,
+    connect,
+    is_answer,
+)
 from partibus.store.postgres.lane import SHARED_NAME
 from partibus.store.postgres.pipeline import StatementPipeline
+
+if TYPE_CHECKING:
+    from partibus.store.postgres.appending import LaneWriter
 
 LOCK_MS: Final = 100
 """How long a row that somebody else holds may hold up the other lanes."""
@@ -38,23 +46,11 @@ class SharedRow(NamedTuple):
     parameters: tuple[bytes, bytes, bytes]
 
 
-class RowWriter(Protocol):
-    """The engine of a lane."""
-
-    def row(self, group: list[PendingEntry]) -> SharedRow:
-        """The group, as it is sent with others."""
-        ...
-
-    def answered(self, group: list[PendingEntry], changed: int | None) -> Exception | None:
-        """How many rows it has changed, None when it was undone; returns what was wrong."""
-        ...
-
-
 class Loan(NamedTuple):
     """What one lane has in the transaction."""
 
     lender: CommitThread
-    writer: RowWriter
+    writer: "LaneWriter"
     group: list[PendingEntry]
     row: SharedRow
 
@@ -67,7 +63,7 @@ class SharedAppends:
         self._application = f"{SHARED_NAME}{owner}"
         self._notify = notify
         self._members: set[object] = set()
-        self._calling: list[tuple[CommitThread, RowWriter]] = []
+        self._calling: list[tuple[CommitThread, LaneWriter]] = []
         self._wake = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
         # Of the thread:
@@ -90,7 +86,7 @@ class SharedAppends:
             self._members.discard(member)
             self._wake.notify()
 
-    def call(self, lender: CommitThread, writer: RowWriter) -> None:
+    def call(self, lender: CommitThread, writer: "LaneWriter") -> None:
         """Something waits in a lane."""
         with self._wake:
             self._calling.append((lender, writer))
@@ -105,7 +101,7 @@ class SharedAppends:
             if loans:
                 self._settle(loans, self._commit([loan.row for loan in loans]))
 
-    def _take(self) -> list[tuple[CommitThread, RowWriter]] | None:
+    def _take(self) -> "list[tuple[CommitThread, LaneWriter]] | None":
         """The lanes in which something waits; None when there are no lanes any more."""
         with self._wake:
             while not self._calling and self._members:
@@ -117,7 +113,7 @@ class SharedAppends:
             calling, self._calling = self._calling, []
             return calling
 
-    def _borrow(self, calling: list[tuple[CommitThread, RowWriter]]) -> list[Loan]:
+    def _borrow(self, calling: "list[tuple[CommitThread, LaneWriter]]") -> list[Loan]:
         """Sorted by lane, so that no two servers wait for each other's rows in a circle."""
         loans: list[Loan] = []
         for lender, writer in calling:
@@ -196,9 +192,7 @@ class SharedAppends:
         """Let go of the connection, in whatever state it is."""
         connection, self._connection = self._connection, None
         self._prepared.clear()
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+        close_quietly(connection)
 
 
 def _lane_of(loan: Loan) -> int:

@@ -13,7 +13,7 @@ from partibus.fragment.records import pack_overlay
 from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader
-from partibus.store.interface import NoPages
+from partibus.store.interface import NO_PAGES
 
 
 def held(sequence: int, overlay: Overlay | None = None) -> Held:
@@ -71,7 +71,7 @@ def test_routes_begin_anew_when_the_outbox_was_empty(outbox: Outbox) -> None:
 
 def test_a_snapshot_holds_all_of_it(outbox: Outbox) -> None:
     outbox.take(17)
-    tables = TableReader(PAGED_VERSION, NoPages())
+    tables = TableReader(PAGED_VERSION, NO_PAGES)
     data = joined(dump_outbox(outbox))
     state = State(1, NO_SPEC)
     load_outbox(state, data, tables)
@@ -92,7 +92,7 @@ def test_a_snapshot_of_the_release_before_holds_all_of_it(outbox: Outbox) -> Non
         parts += (struct.pack("<Q", number), pack_overlay(overlay))
     data = joined([*parts, *outbox.table.dump_rows(), outbox.words.dump()])
     state = State(1, NO_SPEC)
-    tables = TableReader(PAGED_VERSION, NoPages())
+    tables = TableReader(PAGED_VERSION, NO_PAGES)
     load_unpaged_outbox(state, data, tables)
     check_copy(state.outbox, outbox)
     for cut in (len(data) - 1, len(data) - 3000):

@@ -8,7 +8,7 @@ from partibus.fragment.sessions.state import Sessions
 from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader
-from partibus.store.interface import NoPages
+from partibus.store.interface import NO_PAGES
 
 NEAR, FAR = 7, 100_000
 """Numbers of two sessions: one that is kept, one that two sessions do not justify."""
@@ -30,7 +30,7 @@ def data() -> bytes:
 
 def loaded(data: bytes) -> Sessions:
     state = State(2, NO_SPEC)
-    load_sessions(state, data, TableReader(PAGED_VERSION, NoPages()))
+    load_sessions(state, data, TableReader(PAGED_VERSION, NO_PAGES))
     assert state.sessions is not None
     return state.sessions
 

@@ -35,15 +35,11 @@ class Bench:
         Inspection(brokers, self.machines).register(self.control)  # type: ignore[arg-type]
         settings = ServeSettings(stores=3, memory=True)
         bus = self.bus
-        bulk = BulkPath(
-            settings, bus.namespace, bus.access, bus.clock, self.control, bus.gateway.memory
-        )
+        bulk = BulkPath(settings, bus.gateway, bus.clock, self.control)
         backups = BackupService(settings, None, brokers, self.control, bus.clock, bus.scheduler)
         self.node = Administration(
             settings,
             bus.catalog,
-            bus.namespace,
-            bus.access,
             bus.clock,
             self.control,
             bulk,

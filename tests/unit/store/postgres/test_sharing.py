@@ -137,7 +137,8 @@ def test_a_row_that_is_refused_is_the_failure_of_its_lane_alone(
     append(left, "left", told)
     assert gate.is_waiting.wait(20)
     append(right, "right", told)
-    occupy(shared.left, left.tail - left.pending_bytes)
+    assert left.log_end is not None
+    occupy(shared.left, left.log_end[1])
     gate.open.set()
     shared.pump.until(lambda: left.fenced and len(told) == 2)
     errors = dict(told)
