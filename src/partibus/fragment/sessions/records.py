@@ -140,7 +140,7 @@ def dump_sessions(state: State, pages: NewPages | None) -> list[Part] | None:
             )
         )
         parts.append(encoded)
-    sessions.numbers.dump(parts)
+    parts.append(sessions.numbers.dump())
     return [b"".join(parts)]
 
 
@@ -166,7 +166,10 @@ def load_sessions(state: State, data: bytes, tables: TableReader) -> None:
         session = sessions.get(session_id)
         moved[number] = session.number
         _set_state(session, length, position, updated_ms)
-    for number in sessions.numbers.load(data, offset, moved):
+    sessions.numbers.load(data, offset, "table of sessions")
+    if moved:
+        sessions.numbers.replace(moved)
+    for number in sessions.numbers.words():
         sessions.numbered(number).message_count += 1
     _drop_empty(list(sessions), sessions)
 
