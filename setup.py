@@ -37,7 +37,7 @@ HOT: Final = {
     "domain": "histogram sequence",
     "fragment": (
         "broker changes checkpointing commands effects feature handle machine message paging"
-        " ports records refusing replay snapshot state table_snapshot tally"
+        " ports records refusing replay snapshot state table_snapshot tally word_map"
     ),
     "fragment.claims": "behaviour changes commands feature records state",
     "fragment.cursors": "behaviour changes commands feature retention",
@@ -46,7 +46,7 @@ HOT: Final = {
         "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
         " scheduling settlement subqueue table"
     ),
-    "fragment.sessions": "dispatch feature locks numbers records session_state state subqueue",
+    "fragment.sessions": "dispatch feature locks records session_state state subqueue",
     "fragment.stages": "behaviour changes commands departures feature records state",
     "fragment.topics": "changes commands copies due feature publishing records selection state",
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",

@@ -5,6 +5,7 @@ that say how much of a connection a peer's mistake costs: a link, a session, or 
 The exceptions never leave the engine; its owner sees events.
 """
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.decode import DecodeError
@@ -24,29 +25,13 @@ if TYPE_CHECKING:
 _ERROR: Final = 0x1D
 
 
+@dataclass(repr=False, unsafe_hash=True)
 class AmqpError:
     """A condition, a text for people and, rarely, a map of details."""
 
-    __slots__ = ("condition", "description", "info")
-
-    def __init__(
-        self, condition: str, description: str = "", info: dict[str, object] | None = None
-    ) -> None:
-        self.condition = condition
-        self.description = description
-        self.info = info
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, AmqpError):
-            return NotImplemented
-        return (
-            self.condition == other.condition
-            and self.description == other.description
-            and self.info == other.info
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.condition, self.description))
+    condition: str
+    description: str = ""
+    info: dict[str, object] | None = field(default=None, hash=False)
 
     def __repr__(self) -> str:
         return f"AmqpError({self.condition!r}, {self.description!r}, {self.info!r})"

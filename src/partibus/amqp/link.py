@@ -162,7 +162,7 @@ class Link:
             return
         if max_message_size is not None:
             self.max_message_size = max_message_size
-        self._write_attach(
+        self.write_attach(
             self.source_raw if source is None else source,
             self.target_raw if target is None else target,
             properties,
@@ -178,7 +178,7 @@ class Link:
         if self.detach_sent or not self.session.active:
             return
         if not self.attach_sent:
-            self._write_attach(ENCODED_NULL, ENCODED_NULL, None)
+            self.write_attach(ENCODED_NULL, ENCODED_NULL, None)
         self.session.flush_dispositions()
         self.session.write(encode_detach(self.handle, closed, error))
         self.detach_sent = True
@@ -186,13 +186,10 @@ class Link:
         self.forget()
         self.session.release(self)
 
-    def write_attach(self, source: bytes, target: bytes, properties: Mapping[str, object]) -> None:
-        """Open a link from our side."""
-        self._write_attach(source, target, properties)
-
-    def _write_attach(
+    def write_attach(
         self, source: bytes, target: bytes, properties: Mapping[str, object] | None
     ) -> None:
+        """Open a link from our side, or answer the peer's attach."""
         self.attach_sent = True
         self.source_raw = self.target_raw = b""
         self.session.write(
@@ -283,7 +280,7 @@ class Link:
             return
         self.delivery_count = (self.delivery_count + self.credit) & _MASK
         self.credit = 0
-        self.session.write_flow(self.flow_fields(True), False)
+        self.session.write_flow(self.flow_fields(True))
         self.drain = False
 
     def left_queue(self) -> None:
@@ -323,7 +320,7 @@ class Link:
         self.credit = credit
         self.overdraft = 0
         self.drain = drain
-        self.session.write_flow(self.flow_fields(drain), False)
+        self.session.write_flow(self.flow_fields(drain))
 
     def settle(self, delivery_id: int, state: bytes) -> None:
         """Settle a message that we received."""

@@ -136,7 +136,7 @@ class Session:
     def write(self, body: bytes) -> None:
         self.connection.write_frame(encode_frame(self.channel, body))
 
-    def write_flow(self, link_fields: list[bytes], echo: bool) -> None:
+    def write_flow(self, link_fields: list[bytes]) -> None:
         """Any flow contains the session's state, so each renews our window."""
         if not self.active:
             return
@@ -150,7 +150,7 @@ class Session:
                 self.outgoing.next_outgoing_id,
                 self.connection.settings.outgoing_window,
                 link_fields,
-                echo,
+                False,
             )
         )
 
@@ -186,7 +186,7 @@ class Session:
         link.rcv_settle_mode = rcv_settle_mode
         self.links[link.handle] = link
         self.connection.link_names[(name, is_sender)] = link
-        link.write_attach(source, target, properties or {})
+        link.write_attach(source, target, properties)
         return link
 
     def take_attach(self, frame: AttachFrame, events: list[Event]) -> None:
@@ -282,7 +282,7 @@ class Session:
         self.next_incoming_id = (self.next_incoming_id + 1) & _MASK
         self.incoming_left -= 1
         if self.incoming_left <= self._replenish_at:
-            self.write_flow([], False)
+            self.write_flow([])
         link = self._remote_handles.get(handle)
         if link is None:
             raise SessionError(
@@ -305,7 +305,7 @@ class Session:
                 events.append(FlowReceived(link))
         if frame.echo:
             fields = link.flow_fields(link.drain) if link is not None and link.attach_sent else []
-            self.write_flow(fields, False)
+            self.write_flow(fields)
         if self.outgoing.starved:
             self._wake(events, link)
 

@@ -77,7 +77,7 @@ def decode_source(raw: bytes) -> Source | None:
     if code != SOURCE:
         return None
     return Source(
-        _address(fields),
+        _text(fields, _ADDRESS),
         _number(fields, 1),
         _at(fields, 4) is True,
         string_keyed(_at(fields, _FILTER)),
@@ -93,7 +93,7 @@ def decode_target(raw: bytes) -> "Target | Coordinator | None":
     if code != TARGET:
         return None
     return Target(
-        _address(fields),
+        _text(fields, _ADDRESS),
         _number(fields, 1),
         _at(fields, 4) is True,
         symbols_from_value(_at(fields, 6)),
@@ -127,19 +127,19 @@ def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
     For the session filter of an attach reply, which names the granted session in the form of the
     request (amqp-contract rule 6).
     """
-    at = skip_value(raw, 1, len(raw))
-    reader = FieldReader(raw, at, len(raw))
-    fields = [reader.raw(index) for index in range(_SOURCE_FIELDS)]
-    fields[_FILTER] = encode_symbol_map(filters)
-    return raw[:at] + encode_list(fields)
+    return _with_field(raw, _SOURCE_FIELDS, _FILTER, encode_symbol_map(filters))
 
 
 def target_with_address(raw: bytes, address: str) -> bytes:
     """A peer's target with the address of the node that was created for it [3.5.4]."""
+    return _with_field(raw, _TARGET_FIELDS, _ADDRESS, encode_str(address))
+
+
+def _with_field(raw: bytes, count: int, index: int, field: bytes) -> bytes:
     at = skip_value(raw, 1, len(raw))
     reader = FieldReader(raw, at, len(raw))
-    fields = [reader.raw(index) for index in range(_TARGET_FIELDS)]
-    fields[_ADDRESS] = encode_str(address)
+    fields = [reader.raw(place) for place in range(count)]
+    fields[index] = field
     return raw[:at] + encode_list(fields)
 
 
@@ -158,10 +158,6 @@ def _decode(raw: bytes) -> tuple[int, list[object]]:
 
 def _at(fields: list[object], index: int) -> object:
     return fields[index] if index < len(fields) else None
-
-
-def _address(fields: list[object]) -> str | None:
-    return _text(fields, _ADDRESS)
 
 
 def _text(fields: list[object], index: int) -> str | None:

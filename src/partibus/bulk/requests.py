@@ -40,11 +40,16 @@ class Request(Struct, forbid_unknown_fields=True):
     entity: Path
 
 
-class StatusRequest(Request):
+class FragmentsRequest(Request, kw_only=True):
+    """A request to all fragments, or to those that it names."""
+
+    fragments: list[Index] | None = None
+
+
+class StatusRequest(FragmentsRequest):
     """The status of the fragments."""
 
     sub_queue: SubQueue = "none"
-    fragments: list[Index] | None = None
 
 
 class Limits(Struct, forbid_unknown_fields=True):
@@ -64,11 +69,10 @@ class PlanRequest(Request, rename={"start": "from"}):
     sub_queue: SubQueue = "none"
 
 
-class FindRequest(Request):
+class FindRequest(FragmentsRequest):
     """The first message of each fragment that was enqueued at or after a time."""
 
     timestamp_ms: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    fragments: list[Index] | None = None
 
 
 class ClaimRequest(Request):
@@ -81,38 +85,33 @@ class ClaimRequest(Request):
     limits: dict[Index, Limits]
 
 
-class RenewRequest(Request):
+class RenewRequest(FragmentsRequest):
     """Extend a claim."""
 
     owner: Name
     epoch: Epoch
     start: Name
     duration_ms: Duration
-    fragments: list[Index] | None = None
 
 
-class SettleRequest(Request):
+class SettleRequest(FragmentsRequest):
     """Complete the claimed messages."""
 
     owner: Name
     epoch: Epoch
     start: Name
-    fragments: list[Index] | None = None
 
 
-class ReleaseRequest(Request):
+class ReleaseRequest(FragmentsRequest):
     """Release the claimed messages."""
 
     owner: Name
     epoch: Epoch
     forget: bool = False
-    fragments: list[Index] | None = None
 
 
-class ListRequest(Request):
+class ListRequest(FragmentsRequest):
     """The claims, or the cursors, of an entity."""
-
-    fragments: list[Index] | None = None
 
 
 class CursorRequest(Request):

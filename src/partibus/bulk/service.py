@@ -24,13 +24,6 @@ from partibus.gateway.tracing import Tracing
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
 Result = TypeVar("Result")
-OfFragments = (
-    asked.FindRequest
-    | asked.RenewRequest
-    | asked.SettleRequest
-    | asked.ReleaseRequest
-    | asked.ListRequest
-)
 _SUBQUEUES: Final[dict[str, SubQueueType | None]] = {
     "none": SubQueueType.MAIN,
     "deadletter": SubQueueType.DEAD_LETTER,
@@ -159,7 +152,7 @@ class BulkService:
 
     async def _ask(
         self,
-        request: OfFragments,
+        request: asked.FragmentsRequest,
         command: Callable[[Answer[Result]], Command],
         fields: Callable[[Result], Fields],
     ) -> Fields:

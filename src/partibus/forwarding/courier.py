@@ -9,11 +9,12 @@ make delivery exactly-once (TXN-17). The node starts couriers through `couriers`
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound, StoreCorrupt
-from partibus.forwarding.leg import Leg
+from partibus.forwarding.leg import Leg, Reply
 from partibus.forwarding.outcomes import ParcelOutcome, failure_subqueue, home_subqueue, reason_of
 from partibus.forwarding.parcels import Item, ParcelPacker
 from partibus.fragment.broker import Scheduler
@@ -24,7 +25,6 @@ from partibus.fragment.outbox import commands as outbox
 from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.fragment.ports import AnswerPort
 from partibus.gateway.namespace import Entity, Namespace, require_sendable
-from partibus.gateway.tracing import Tracing
 
 COLLECT_MESSAGES_MAX: Final = 500
 COLLECT_BYTES_MAX: Final = 1024 * 1024
@@ -154,11 +154,6 @@ class Courier:
         """Drop the leg of a destination that was deleted, when nothing is left for it."""
         self._legs.pop(leg.fragment.fragment_id, None)
 
-    @property
-    def tracing(self) -> Tracing | None:
-        """Makes the spans of traced messages; None unless the server exports them."""
-        return self.namespace.tracing
-
     # --- making ready -------------------------------------------------------------------------
 
     def entity(self, path: str) -> Entity | None:
@@ -214,18 +209,17 @@ class Courier:
 
     def _return_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
         self._unrouted += len(numbers)
-        self.decide(numbers, outcome, _Unrouted(self, numbers, outcome))
+        self._decide_unrouted(numbers, outcome)
 
-    def unrouted_returned(self, count: int) -> None:
-        """Parcels without a destination have been returned."""
-        self._unrouted -= count
-        self.collect()
+    def _decide_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
+        """Return parcels without a destination; after a failure of the outbox's store, again."""
 
-    def retry_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
-        """The outbox's store failed: try again."""
-        self.later(
-            RETRY_MS, lambda: self.decide(numbers, outcome, _Unrouted(self, numbers, outcome))
-        )
+        def returned(_count: int) -> None:
+            self._unrouted -= len(numbers)
+            self.collect()
+
+        again = partial(self._decide_unrouted, numbers, outcome)
+        self.decide(numbers, outcome, Reply(returned, partial(self.later, RETRY_MS, again)))
 
     # --- handed over --------------------------------------------------------------------------
 
@@ -239,9 +233,10 @@ class Courier:
         if self._delivered and not self._is_telling:
             self._is_telling = True
             numbers, self._delivered = self._delivered, []
-            self.fragment.submit(outbox.Forwarded(_Told(self, numbers), numbers))
+            port = Reply(lambda _: self._told([]), partial(self._told, numbers))
+            self.fragment.submit(outbox.Forwarded(port, numbers))
 
-    def reported(self, untold: list[int]) -> None:
+    def _told(self, untold: list[int]) -> None:
         """The outbox has dropped parcels; after a failure the report is repeated."""
         self._is_telling = False
         self._delivered += untold
@@ -253,32 +248,3 @@ class Courier:
     def refetch(self, leg: Leg, numbers: list[int]) -> None:
         """Read parcels again whose bodies a leg has dropped."""
         self.fragment.submit(outbox.Fetch(leg, numbers))
-
-
-@dataclass(eq=False, slots=True)
-class _Told:
-    """The port of one `Forwarded`."""
-
-    courier: Courier
-    numbers: list[int]
-
-    def done(self, count: int) -> None:
-        self.courier.reported([])
-
-    def failed(self, error: BusError) -> None:
-        self.courier.reported(self.numbers)
-
-
-@dataclass(eq=False, slots=True)
-class _Unrouted:
-    """The port of one outcome of parcels without a destination."""
-
-    courier: Courier
-    numbers: list[int]
-    outcome: ParcelOutcome
-
-    def done(self, count: int) -> None:
-        self.courier.unrouted_returned(len(self.numbers))
-
-    def failed(self, error: BusError) -> None:
-        self.courier.retry_unrouted(self.numbers, self.outcome)

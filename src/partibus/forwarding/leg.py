@@ -8,7 +8,7 @@ for each other: a fragment that is down delays only its own parcels.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,20 @@ BATCH_MESSAGES_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 1024 * 1024
 BACK_OFF_MS_MIN: Final = 50
 BACK_OFF_MS_MAX: Final = 2000
+
+
+@dataclass(eq=False, slots=True)
+class Reply:
+    """The port of a command: its end, or its failure, calls a function."""
+
+    on_end: Callable[[int], None]
+    on_failure: Callable[[], None]
+
+    def done(self, count: int) -> None:
+        self.on_end(count)
+
+    def failed(self, error: BusError) -> None:
+        self.on_failure()
 
 
 class Leg:
@@ -184,7 +198,7 @@ class Leg:
         messages = [item.message for item in run]
         byte_count = sum([item.size for item in run])
         origin = Origin(self._courier.fragment.fragment_id, numbers)
-        tracing = self._courier.tracing
+        tracing = self._courier.namespace.tracing
         if tracing is not None:
             self._begun_ns = tracing.now_ns()
         self.fragment.submit(Enqueue(self, messages, [0], byte_count, origin))
@@ -193,7 +207,7 @@ class Leg:
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
         """The batch is durable there, or was before."""
-        tracing = self._courier.tracing
+        tracing = self._courier.namespace.tracing
         if tracing is not None:
             bodies = [item.message.body for item in self._batch]
             index, origin = self.fragment.index, self._courier.path
@@ -241,11 +255,15 @@ class Leg:
         self._verdict = (numbers, outcome)
         if numbers[0] <= self._sent_up_to and self.is_part_of(self._courier.entity(self.path)):
             origin_id = self._courier.fragment.fragment_id
-            self.fragment.submit(Fence(_Fence(self), origin_id, numbers[-1]))
+            port = Reply(self._fenced, self._undecided)
+            self.fragment.submit(Fence(port, origin_id, numbers[-1]))
         else:
-            self._courier.decide(numbers, outcome, _Decision(self))
+            self._decide(numbers, outcome)
 
-    def fenced(self, mark: int) -> None:
+    def _decide(self, numbers: list[int], outcome: ParcelOutcome) -> None:
+        self._courier.decide(numbers, outcome, Reply(self._decided, self._undecided))
+
+    def _fenced(self, mark: int) -> None:
         """Everything up to the mark is there, and the rest of the run never will be."""
         assert self._verdict is not None
         numbers, outcome = self._verdict
@@ -257,44 +275,18 @@ class Leg:
             self._drop(len(there))
         self._verdict = (rest, outcome)
         if rest:
-            self._courier.decide(rest, outcome, _Decision(self))
+            self._decide(rest, outcome)
         else:
             self._done()
 
-    def decided(self) -> None:
+    def _decided(self, count: int) -> None:
         """The outcome is durable."""
         assert self._verdict is not None
         self._drop(len(self._verdict[0]))
         self._verdict = None
         self._done()
 
-    def undecided(self) -> None:
+    def _undecided(self) -> None:
         """A store failed: start this step again."""
         self._verdict = None
         self._pause()
-
-
-@dataclass(eq=False, slots=True)
-class _Fence:
-    """The port of a `Fence`."""
-
-    leg: Leg
-
-    def done(self, count: int) -> None:
-        self.leg.fenced(count)
-
-    def failed(self, error: BusError) -> None:
-        self.leg.undecided()
-
-
-@dataclass(eq=False, slots=True)
-class _Decision:
-    """The port of an outcome."""
-
-    leg: Leg
-
-    def done(self, count: int) -> None:
-        self.leg.decided()
-
-    def failed(self, error: BusError) -> None:
-        self.leg.undecided()

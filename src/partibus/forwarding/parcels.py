@@ -19,7 +19,8 @@ from partibus.fragment.message import NewMessage, key_of
 from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.gateway.namespace import Entity, too_large
 from partibus.gateway.router import fragment_of
-from partibus.message.forwarded import HOPS_MAX, Journey, hop_count, to_forwarded
+from partibus.message.envelope import hops_of
+from partibus.message.forwarded import HOPS_MAX, Journey, to_forwarded
 
 ADDED_BYTES_MAX: Final = 128
 """What the bus itself adds to a message that is stored and forwarded: its envelope, and an id. A
@@ -55,16 +56,14 @@ class ParcelPacker:
 
     def make_ready(self, parcel: Parcel, body: bytes, entity: Entity) -> Item:
         """The parcel as the destination will store it, or why it will not."""
-        journey = self._journey(parcel)
         try:
-            message = to_forwarded(body, journey, self._is_identified(parcel, entity))
+            identified = self._is_identified(parcel, entity)
+            message = to_forwarded(body, self._journey(parcel), identified)
+            refusal = refusal_of(body, message, entity)
         except DecodeError as cause:
-            item = Item(parcel.number, NewMessage(body, -1), parcel.purpose)
-            item.refusal = reason_of(MalformedMessage(f"It cannot be decoded: {cause}."))
-            return item
-        item = Item(parcel.number, message, parcel.purpose)
-        item.refusal = refusal_of(body, message, entity)
-        return item
+            message = NewMessage(body, -1)
+            refusal = reason_of(MalformedMessage(f"It cannot be decoded: {cause}."))
+        return Item(parcel.number, message, parcel.purpose, refusal)
 
     def _is_identified(self, parcel: Parcel, entity: Entity) -> bool:
         """Whether the destination checks the message for duplicates.
@@ -93,7 +92,7 @@ class ParcelPacker:
 
 def refusal_of(body: bytes, message: NewMessage, entity: Entity) -> Reason | None:
     """Why a destination refuses a message, as far as the message itself shows."""
-    if hop_count(body) >= HOPS_MAX:
+    if hops_of(body) >= HOPS_MAX:
         return TOO_MANY_HOPS
     if len(message.body) - ADDED_BYTES_MAX > entity.message_bytes_max:
         return reason_of(too_large(entity))

@@ -7,6 +7,7 @@ it leaves its table. Bodies stay in the store, bytes of properties are opaque he
 """
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -139,3 +140,15 @@ class Held:
         """Merge an overlay into what the message already carries."""
         if overlay is not None:
             self.overlay = overlay if self.overlay is None else self.overlay.merged(overlay)
+
+
+def as_many_as_fit(messages: Iterable[Held], count_max: int, byte_count_max: int) -> list[Held]:
+    """The first of some messages within both limits; one is always within that of bytes."""
+    found: list[Held] = []
+    byte_count = 0
+    for held in messages:
+        byte_count += held.length
+        if len(found) >= count_max or (found and byte_count > byte_count_max):
+            break
+        found.append(held)
+    return found

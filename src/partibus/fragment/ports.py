@@ -46,73 +46,49 @@ class SettlePort(Protocol):
         ...
 
 
-class RenewPort(Protocol):
-    """Where the answers to renewals go."""
+class RenewPort(FailurePort, Protocol):
+    """Where the answers to renewals go; after a failure the outcome is unknown."""
 
     def renewed(self, until_ms: Sequence[int]) -> None:
         """Locks were renewed until these times, in the order asked; 0 for a lost lock."""
         ...
 
-    def failed(self, error: BusError) -> None:
-        """Outcome unknown: the fragment is unreachable."""
-        ...
 
-
-class AnswerPort(Protocol):
+class AnswerPort(FailurePort, Protocol):
     """Where the end of an operation without a result is reported."""
 
     def done(self, count: int) -> None:
         """It is durable; `count` messages were affected."""
         ...
 
-    def failed(self, error: BusError) -> None:
-        """Nothing was changed."""
-        ...
 
-
-class MessagesPort(Protocol):
+class MessagesPort(FailurePort, Protocol):
     """Where messages go that were requested outside of a receiving link."""
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """The messages, in order, with their bodies."""
         ...
 
-    def failed(self, error: BusError) -> None:
-        """They cannot be read."""
-        ...
 
-
-class StatePort(Protocol):
+class StatePort(FailurePort, Protocol):
     """Where the state of a session goes."""
 
     def state_found(self, state: bytes | None) -> None:
         """The state; None when there is none (SES-16)."""
         ...
 
-    def failed(self, error: BusError) -> None:
-        """It cannot be read."""
-        ...
 
-
-class SessionsPort(Protocol):
+class SessionsPort(FailurePort, Protocol):
     """Where the ids of sessions go."""
 
     def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
         """The ids, and how many before them were skipped."""
         ...
 
-    def failed(self, error: BusError) -> None:
-        """They cannot be listed."""
-        ...
 
-
-class QuestionPort(Protocol):
+class QuestionPort(FailurePort, Protocol):
     """Where the answer to a question goes."""
 
     def answered(self, payload: bytes) -> None:
         """The answer of the process, in JSON."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """It gave no answer."""
         ...

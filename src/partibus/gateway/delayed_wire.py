@@ -7,6 +7,7 @@ through while no delay is set.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.fragment.broker import Scheduler, Timer
@@ -19,48 +20,36 @@ WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of one connection that may wait; beyond that the oldest are sent early."""
 
 
+@dataclass(eq=False, slots=True)
 class DelayedWire:
     """Writes after a delay, closes after what was written."""
 
-    __slots__ = (
-        "_is_closing",
-        "_lingers",
-        "_now_ms",
-        "_scheduler",
-        "_timer",
-        "_waiting",
-        "_waiting_bytes",
-        "_wire",
-        "faults",
-        "is_websocket",
-        "peer",
-        "secure",
-    )
+    wire: "Wire"
+    faults: ClientFaults
+    scheduler: Scheduler
+    now_ms: Callable[[], int]
+    peer: str = field(init=False)
+    secure: bool = field(init=False)
+    is_websocket: bool = field(init=False)
+    _waiting: deque[tuple[int, bytes]] = field(init=False, default_factory=deque)
+    _waiting_bytes: int = field(init=False, default=0)
+    _is_closing: bool = field(init=False, default=False)
+    _lingers: bool = field(init=False, default=False)
+    _timer: Timer | None = field(init=False, default=None)
 
-    def __init__(
-        self, wire: "Wire", faults: ClientFaults, scheduler: Scheduler, now_ms: Callable[[], int]
-    ) -> None:
-        self._wire = wire
-        self.faults = faults
-        self._scheduler = scheduler
-        self._now_ms = now_ms
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._waiting_bytes = 0
-        self._is_closing = False
-        self._lingers = False
-        self._timer: Timer | None = None
-        self.peer = wire.peer
-        self.secure = wire.secure
-        self.is_websocket = wire.is_websocket
+    def __post_init__(self) -> None:
+        self.peer = self.wire.peer
+        self.secure = self.wire.secure
+        self.is_websocket = self.wire.is_websocket
 
     def write(self, data: bytes) -> None:
         """Send when the delay has passed, and never before earlier writes."""
         delay_ms = self.faults.rtt_ms
         if not delay_ms and not self._waiting:
-            self._wire.write(data)
+            self.wire.write(data)
             return
         # The clock counts whole milliseconds: add one, so that nothing is sent too early.
-        self._waiting.append((self._now_ms() + delay_ms + 1, data))
+        self._waiting.append((self.now_ms() + delay_ms + 1, data))
         self._waiting_bytes += len(data)
         while self._waiting_bytes > WAITING_BYTES_MAX:
             self._let_go()
@@ -80,9 +69,9 @@ class DelayedWire:
 
     def _end(self) -> None:
         if self._lingers:
-            self._wire.linger()
+            self.wire.linger()
         else:
-            self._wire.close()
+            self.wire.close()
 
     def abort(self) -> None:
         """Close at once, dropping what was not sent."""
@@ -92,26 +81,26 @@ class DelayedWire:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._wire.abort()
+        self.wire.abort()
 
     def pause_reading(self) -> None:
         """Stop reading from the peer."""
-        self._wire.pause_reading()
+        self.wire.pause_reading()
 
     def resume_reading(self) -> None:
         """Resume reading from the peer."""
-        self._wire.resume_reading()
+        self.wire.resume_reading()
 
     def _set_timer(self) -> None:
         if self._waiting:
-            left_ms = self._waiting[0][0] - self._now_ms()
+            left_ms = self._waiting[0][0] - self.now_ms()
             delay_ms = max(0, min(left_ms, self.faults.rtt_ms + 1))
-            self._timer = self._scheduler.call_later_ms(delay_ms, self._release)
+            self._timer = self.scheduler.call_later_ms(delay_ms, self._release)
 
     def _release(self) -> None:
         """Send what is due; close when that was the last and a close was requested."""
         self._timer = None
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         # Anything due later than the delay was written before the delay was reduced.
         while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self.faults.rtt_ms + 1:
             self._let_go()
@@ -124,4 +113,4 @@ class DelayedWire:
     def _let_go(self) -> None:
         _, data = self._waiting.popleft()
         self._waiting_bytes -= len(data)
-        self._wire.write(data)
+        self.wire.write(data)

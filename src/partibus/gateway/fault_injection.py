@@ -5,6 +5,7 @@ gateway without faults neither wraps a wire nor watches a link, so they cost not
 settings are changed by the server's faults.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.domain.address import path_key
@@ -37,15 +38,13 @@ class Throttle:
         return False
 
 
+@dataclass(eq=False, slots=True)
 class ClientFaults:
     """The settings; all off in the beginning."""
 
-    __slots__ = ("_throttles", "rtt_ms")
-
-    def __init__(self) -> None:
-        self.rtt_ms = 0
-        """The delay of everything written to a client."""
-        self._throttles: dict[str, Throttle] = {}
+    rtt_ms: int = field(init=False, default=0)
+    """The delay of everything written to a client."""
+    _throttles: dict[str, Throttle] = field(init=False, default_factory=dict)
 
     def set_throttle(self, path: str, throttle: Throttle | None) -> None:
         """Throttle sends to an entity, or stop throttling."""

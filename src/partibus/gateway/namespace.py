@@ -6,6 +6,7 @@ links of an entity share one `Entity`, which follows its changes.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from partibus.control.catalog import Catalog
 from partibus.control.record import Change, EntityRecord
@@ -24,18 +25,14 @@ from partibus.fragment.message import NewMessage
 from partibus.gateway.tracing import Tracing
 
 
+@dataclass(eq=False, slots=True)
 class Entity:
     """A queue, topic or subscription with its fragments, as links use it."""
 
-    __slots__ = ("fragments", "message_bytes_max", "record", "spec")
-
-    def __init__(
-        self, record: EntityRecord, spec: EntitySpec, fragments: Sequence[Fragment], bytes_max: int
-    ) -> None:
-        self.record = record
-        self.spec = spec
-        self.fragments = fragments
-        self.message_bytes_max = bytes_max
+    record: EntityRecord
+    spec: EntitySpec
+    fragments: Sequence[Fragment]
+    message_bytes_max: int
 
     def take_over(self, other: "Entity") -> None:
         """Copy the other's properties, which have changed; the fragments never do."""

@@ -211,7 +211,8 @@ class RequestQueue:
     connection: "ClientConnection"
     _open_count: int = field(init=False, default=0)
     _waiting: deque[tuple[Request, int]] = field(init=False, default_factory=deque)
-    _waiting_bytes: int = field(init=False, default=0)
+    waiting_bytes: int = field(init=False, default=0)
+    """The bytes of the waiting requests."""
     _is_going_on: bool = field(init=False, default=False)
 
     @property
@@ -219,18 +220,13 @@ class RequestQueue:
         """Whether too many requests wait, so that reading should pause."""
         return (
             len(self._waiting) > REQUESTS_WAITING_MAX
-            or self._waiting_bytes > REQUEST_BYTES_WAITING_MAX
+            or self.waiting_bytes > REQUEST_BYTES_WAITING_MAX
         )
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of the waiting requests."""
-        return self._waiting_bytes
 
     def take(self, request: Request, byte_count: int) -> None:
         """A request has come."""
         self._waiting.append((request, byte_count))
-        self._waiting_bytes += byte_count
+        self.waiting_bytes += byte_count
         self.go_on()
 
     def answered(self) -> None:
@@ -247,7 +243,7 @@ class RequestQueue:
             self._waiting and self._open_count < REQUESTS_OPEN_MAX and self.connection.is_writable
         ):
             request, byte_count = self._waiting.popleft()
-            self._waiting_bytes -= byte_count
+            self.waiting_bytes -= byte_count
             self._open_count += 1
             try:
                 request.link.handle(request)

@@ -36,13 +36,8 @@ class Operation(enum.Enum):
     FORWARD = "forward"
 
 
-DISPOSITIONS: Final = {
-    Outcome.COMPLETE: "complete",
-    Outcome.ABANDON: "abandon",
-    Outcome.DEFER: "defer",
-    Outcome.DEAD_LETTER: "dead_letter",
-    Outcome.RELEASE: "release",
-}
+DISPOSITIONS: Final = {outcome: outcome.name.lower() for outcome in Outcome}
+"""As the conventions name them, for example `dead_letter`."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -253,28 +248,26 @@ class SendTraces:
                 )
 
 
+@dataclass(eq=False, slots=True)
 class TracedPort:
     """Notices the outcome of traced messages before the sender gets it."""
 
-    __slots__ = ("_port", "_traces")
-
-    def __init__(self, port: SendPort, traces: SendTraces) -> None:
-        self._port = port
-        self._traces = traces
+    port: SendPort
+    traces: SendTraces
 
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
         """They are durable."""
-        self._traces.answered(None)
-        self._port.confirmed(requests, first_sequence, dropped)
-        self._traces.ended()
+        self.traces.answered(None)
+        self.port.confirmed(requests, first_sequence, dropped)
+        self.traces.ended()
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         """They are not stored."""
-        self._traces.answered(error)
-        self._port.refused(requests, error)
-        self._traces.ended(error)
+        self.traces.answered(error)
+        self.port.refused(requests, error)
+        self.traces.ended(error)
 
 
 def traced_port(

@@ -42,7 +42,7 @@ class ServedCertificate:
         self._certificate_path = certificate_path
         self._key_path = key_path
         self._clock = clock
-        self._read_until_ms = until_ms if until_ms is not None else _until_ms
+        self._read_until_ms = until_ms if until_ms is not None else until_ms_of
         self._remedy = remedy
         self._context: ssl.SSLContext | None = None
         self._stamp: Stamp | None = None
@@ -137,7 +137,8 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _until_ms(path: Path) -> int:
+def until_ms_of(path: Path) -> int:
+    """When the first certificate of a file expires."""
     from partibus.listener.certificates import read_facts
 
     return read_facts(path).until_ms

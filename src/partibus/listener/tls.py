@@ -18,7 +18,12 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.files.private import close_to_others, make_private_directory, write_private
 from partibus.listener.own_address import is_every_address, own_address
-from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCertificate
+from partibus.listener.served_certificate import (
+    DAY_MS,
+    WARNING_DAYS,
+    ServedCertificate,
+    until_ms_of,
+)
 
 # Under the 825 days that some platforms allow a server certificate.
 VALIDITY_DAYS: Final = 730
@@ -96,9 +101,7 @@ class DevelopmentAuthority:
         try:
             return self._note()[0]
         except (OSError, ValueError, KeyError, TypeError):
-            from partibus.listener.certificates import read_facts
-
-            return read_facts(path).until_ms
+            return until_ms_of(path)
 
     def _note(self) -> tuple[int, tuple[str, ...]]:
         issued = json.loads(self._issued_path.read_text())

@@ -15,7 +15,7 @@ from partibus.amqp.codec.sections import parse_sections
 from partibus.amqp.codec.text import text_of
 from partibus.domain.annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED_TIME
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.message.envelope import Stored, hops_of, text_at
+from partibus.message.envelope import Stored, text_at
 from partibus.message.overlay import changed
 
 HOPS_MAX: Final = 4
@@ -31,11 +31,6 @@ class Journey:
     overlay: Overlay | None = None
     dead_letter_source: str | None = None
     """The entity in which it was dead-lettered; None when it was not."""
-
-
-def hop_count(body: bytes) -> int:
-    """How often a stored message was forwarded."""
-    return hops_of(body)
 
 
 def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessage:

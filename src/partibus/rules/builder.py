@@ -45,12 +45,11 @@ class TreeBuilder(Base):
 
     def set_statement(self, meta: "Meta", children: Children) -> Statement:
         target, value = _nodes(children)
-        start, end = _place(meta)
-        return Statement("set", start, end, cast(Property, target), _value(value))
+        return Statement(*_place(meta), cast(Property, target), _value(value))
 
     def remove_statement(self, meta: "Meta", children: Children) -> Statement:
         (target,) = _nodes(children)
-        return Statement("remove", *_place(meta), cast(Property, target))
+        return Statement(*_place(meta), cast(Property, target))
 
     # --- conditions -------------------------------------------------------------------------
 

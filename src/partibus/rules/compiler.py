@@ -7,14 +7,13 @@ evaluated is refused (FLT-8). Called by `rules.sql_filter`, `rules.action` and `
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from partibus.domain.property_value import PropertyValue
 from partibus.rules import tree
 from partibus.rules.complaint import Complaint
 from partibus.rules.errors import EvaluationError
 from partibus.rules.functions import FUNCTIONS
-from partibus.rules.like import LikePattern
 from partibus.rules.logic import (
     Condition,
     Evaluator,
@@ -40,6 +39,8 @@ from partibus.rules.values import (
     signed,
 )
 from partibus.rules.view import ABSENT, MessageView
+
+Result = TypeVar("Result")
 
 
 class NoMessage:
@@ -72,12 +73,7 @@ class Compiler:
         run = _COMPILERS[type(node)](self, node)
         if not node.is_constant:
             return run
-        try:
-            constant = run(NoMessage())
-        except EvaluationError as error:
-            raise Complaint(
-                f"This cannot be evaluated: {error.reason}.", node.start, node.end
-            ) from None
+        constant = _evaluated(node, lambda: run(NoMessage()))
         return lambda view: constant
 
     def condition(self, node: Node) -> Condition:
@@ -94,7 +90,7 @@ class Compiler:
             raise failure(term, f"{kind_of(value)} is not a condition")
 
         if node.is_constant:
-            self._try(as_condition, node)
+            _evaluated(node, lambda: as_condition(NoMessage()))
         return as_condition
 
     def term(self, node: Node) -> str:
@@ -104,14 +100,6 @@ class Compiler:
     def constant(self, node: Node) -> object:
         """The value of a constant term."""
         return self.value(node)(NoMessage())
-
-    def _try(self, run: Evaluator, node: Node) -> None:
-        try:
-            run(NoMessage())
-        except EvaluationError as error:
-            raise Complaint(
-                f"This cannot be evaluated: {error.reason}.", node.start, node.end
-            ) from None
 
     # --- values -----------------------------------------------------------------------------
 
@@ -208,21 +196,13 @@ class Compiler:
     def _pattern(self, node: tree.Pattern) -> Evaluator:
         operands = tuple(map(self.value, node.parts))
         term = self.term(node)
+        found = like(operands, term)
         if all(part.is_constant for part in node.parts[1:]):
             values = [part(NoMessage()) for part in operands[1:]]
             if None not in values:
-                found = like_constant(operands[0], self._fixed_pattern(node, values), term)
-                return negated(found) if node.is_negated else found
-        found = like(operands, term)
+                pattern = _evaluated(node, lambda: made_pattern(values, term))
+                found = like_constant(operands[0], pattern, term)
         return negated(found) if node.is_negated else found
-
-    def _fixed_pattern(self, node: tree.Pattern, values: list[object]) -> LikePattern:
-        try:
-            return made_pattern(values, self.term(node))
-        except EvaluationError as error:
-            raise Complaint(
-                f"This cannot be evaluated: {error.reason}.", node.start, node.end
-            ) from None
 
     def _null_test(self, node: tree.NullTest) -> Evaluator:
         (part,) = map(self.value, node.parts)
@@ -245,6 +225,16 @@ class Compiler:
 
     def _disjunction(self, node: tree.Disjunction) -> Evaluator:
         return decided_by(True, [self.condition(part) for part in node.parts])
+
+
+def _evaluated(node: Node, evaluate: Callable[[], Result]) -> Result:
+    """What depends on no message; a term that cannot be evaluated is complained about at once."""
+    try:
+        return evaluate()
+    except EvaluationError as error:
+        raise Complaint(
+            f"This cannot be evaluated: {error.reason}.", node.start, node.end
+        ) from None
 
 
 _COMPILERS: Final[dict[type[Node], Callable[[Compiler, Node], Evaluator]]] = cast(

@@ -78,7 +78,11 @@ class RuleSet:
                 self._sort(place, subscription, spec, correlations, sqls)
         self._certain = list(_without_twins(self._certain))
         served = {rule.match.key for rule in self._certain if not rule.has_action}
-        needed = _Needed(served)
+
+        def needed(rule: _Rule) -> bool:
+            """Whether it can add a copy where a subscription gets every message anyway (FLT-3)."""
+            return rule.has_action or rule.match.key not in served
+
         self._by_correlation = CorrelationIndex((f, r) for f, r in correlations if needed(r))
         self._by_sql = SqlIndex(
             (sql, kept) for sql, rules in sqls.values() if (kept := list(filter(needed, rules)))
@@ -144,16 +148,6 @@ class RuleSet:
         else:
             matches = [rule.match for rule in self._certain]
         return _with_errors(matches, errors) if errors else matches
-
-
-class _Needed:
-    """Whether a rule can add a copy where a subscription gets every message anyway (FLT-3)."""
-
-    def __init__(self, served: set[int]) -> None:
-        self._served = served
-
-    def __call__(self, rule: _Rule) -> bool:
-        return rule.has_action or rule.match.key not in self._served
 
 
 def _without_twins(rules: Iterable[_Rule]) -> Iterable[_Rule]:

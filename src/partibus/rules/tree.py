@@ -6,7 +6,7 @@ by `rules.compiler` and `rules.explain`. Nothing here evaluates.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 
 @dataclass(slots=True, frozen=True)
@@ -147,7 +147,6 @@ class Disjunction(Condition):
 class Statement:
     """SET of a property to a value, or REMOVE, which has none."""
 
-    verb: Literal["set", "remove"]
     start: int
     end: int
     target: Property

@@ -9,8 +9,15 @@ from partibus.amqp.codec.sections import (
     parse_sections,
 )
 from partibus.fragment.message import Held, Overlay
-from partibus.message.envelope import Stored, header_bytes, to_delivery, to_peeked, to_stored
-from partibus.message.forwarded import Journey, hop_count, to_forwarded
+from partibus.message.envelope import (
+    Stored,
+    header_bytes,
+    hops_of,
+    to_delivery,
+    to_peeked,
+    to_stored,
+)
+from partibus.message.forwarded import Journey, to_forwarded
 from partibus.message.overlay import overlay_pairs
 from support.gateway_messages import in_session, keyed, plain
 
@@ -23,11 +30,11 @@ def annotations_of(body: bytes, sequence: int = 9, overlay: Overlay | None = Non
 @pytest.mark.rule("FWD-9")
 def test_the_first_number_is_kept_over_all_hops() -> None:
     body = to_stored(plain(1)).body
-    assert hop_count(body) == 0
+    assert hops_of(body) == 0
     assert "x-opt-enqueue-sequence-number" not in annotations_of(body)
     once = to_forwarded(body, Journey(5 << 48 | 7), False).body
     twice = to_forwarded(once, Journey(8), False).body
-    assert (hop_count(once), hop_count(twice)) == (1, 2)
+    assert (hops_of(once), hops_of(twice)) == (1, 2)
     for forwarded in (once, twice):
         shown = annotations_of(forwarded)
         assert shown["x-opt-enqueue-sequence-number"] == 5 << 48 | 7

@@ -7,7 +7,7 @@ nothing but `EncodeError` for a value outside its type's range. Called by
 
 import struct
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final
 from uuid import UUID
 
 from partibus.amqp.codec.types import (
@@ -110,42 +110,32 @@ def _encode_bool(value: object) -> bytes:
     return ENCODED_TRUE if value else ENCODED_FALSE
 
 
-def _encode_long(value: object) -> bytes:
-    n = cast(int, value)
+def _encode_long(n: int) -> bytes:
     return fixed_bytes(0x55, n, 1, True) if -128 <= n <= 127 else fixed_bytes(0x81, n, 8, True)
 
 
-def _encode_int(value: object) -> bytes:
-    n = cast(int, value)
+def _encode_int(n: int) -> bytes:
     return fixed_bytes(0x54, n, 1, True) if -128 <= n <= 127 else fixed_bytes(0x71, n, 4, True)
 
 
-def _encode_uint(value: object) -> bytes:
-    return encode_uint(cast(int, value))
+def _encode_ubyte(n: int) -> bytes:
+    return fixed_bytes(0x50, n, 1, False)
 
 
-def _encode_ulong(value: object) -> bytes:
-    return encode_ulong(cast(int, value))
+def _encode_ushort(n: int) -> bytes:
+    return fixed_bytes(0x60, n, 2, False)
 
 
-def _encode_ubyte(value: object) -> bytes:
-    return fixed_bytes(0x50, cast(int, value), 1, False)
+def _encode_byte(n: int) -> bytes:
+    return fixed_bytes(0x51, n, 1, True)
 
 
-def _encode_ushort(value: object) -> bytes:
-    return fixed_bytes(0x60, cast(int, value), 2, False)
+def _encode_short(n: int) -> bytes:
+    return fixed_bytes(0x61, n, 2, True)
 
 
-def _encode_byte(value: object) -> bytes:
-    return fixed_bytes(0x51, cast(int, value), 1, True)
-
-
-def _encode_short(value: object) -> bytes:
-    return fixed_bytes(0x61, cast(int, value), 2, True)
-
-
-def _encode_timestamp(value: object) -> bytes:
-    return fixed_bytes(0x83, cast(int, value), 8, True)
+def _encode_timestamp(n: int) -> bytes:
+    return fixed_bytes(0x83, n, 8, True)
 
 
 def _encode_double(value: object) -> bytes:
@@ -159,49 +149,36 @@ def encode_float(value: object) -> bytes:
         raise EncodeError(f"not a binary32 number: {value}") from None
 
 
-def _encode_text(value: object) -> bytes:
-    return encode_str(cast(str, value))
-
-
-def _encode_word(value: object) -> bytes:
-    return encode_symbol(cast(str, value))
-
-
-def encode_char(value: object) -> bytes:
-    text = cast(str, value)
+def encode_char(text: str) -> bytes:
     if len(text) != 1 or 0xD800 <= ord(text) <= 0xDFFF:
         raise EncodeError(f"not one Unicode character: {text!r}")
     return fixed_bytes(0x73, ord(text), 4, False)
 
 
-def _encode_bytes(value: object) -> bytes:
-    return encode_binary(cast(bytes, value))
+def _encode_uuid(value: UUID) -> bytes:
+    return b"\x98" + value.bytes
 
 
-def _encode_uuid(value: object) -> bytes:
-    return b"\x98" + cast(UUID, value).bytes
+def _encode_decimal32(data: bytes) -> bytes:
+    return raw_bytes(0x74, data, 4)
 
 
-def _encode_decimal32(value: object) -> bytes:
-    return raw_bytes(0x74, cast(bytes, value), 4)
+def _encode_decimal64(data: bytes) -> bytes:
+    return raw_bytes(0x84, data, 8)
 
 
-def _encode_decimal64(value: object) -> bytes:
-    return raw_bytes(0x84, cast(bytes, value), 8)
+def _encode_decimal128(data: bytes) -> bytes:
+    return raw_bytes(0x94, data, 16)
 
 
-def _encode_decimal128(value: object) -> bytes:
-    return raw_bytes(0x94, cast(bytes, value), 16)
-
-
-SCALAR_ENCODERS: Final[dict[type, Callable[[object], bytes]]] = {
+SCALAR_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     type(None): _encode_none,
     bool: _encode_bool,
     int: _encode_long,
     Long: _encode_long,
     Int: _encode_int,
-    UInt: _encode_uint,
-    ULong: _encode_ulong,
+    UInt: encode_uint,
+    ULong: encode_ulong,
     UByte: _encode_ubyte,
     UShort: _encode_ushort,
     Byte: _encode_byte,
@@ -209,10 +186,10 @@ SCALAR_ENCODERS: Final[dict[type, Callable[[object], bytes]]] = {
     Timestamp: _encode_timestamp,
     float: _encode_double,
     Float: encode_float,
-    str: _encode_text,
-    Symbol: _encode_word,
+    str: encode_str,
+    Symbol: encode_symbol,
     Char: encode_char,
-    bytes: _encode_bytes,
+    bytes: encode_binary,
     UUID: _encode_uuid,
     Decimal32: _encode_decimal32,
     Decimal64: _encode_decimal64,

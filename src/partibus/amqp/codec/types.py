@@ -7,6 +7,7 @@ decoding pays for no check twice. Must never import anything of the codec, which
 compiled while this module is not: native classes cannot extend `int` or `str`.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 # --- element codes of an `Array` that are spoken of by name [1.6] -----------------------------
@@ -113,27 +114,18 @@ class Decimal128(bytes):
     __slots__ = ()
 
 
+@dataclass(slots=True, repr=False, unsafe_hash=True)
 class Described:
     """A value under a descriptor [1.2]; either may itself be described."""
 
-    __slots__ = ("descriptor", "value")
-
-    def __init__(self, descriptor: object, value: object) -> None:
-        self.descriptor = descriptor
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Described):
-            return NotImplemented
-        return self.descriptor == other.descriptor and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash((self.descriptor, self.value))
+    descriptor: object
+    value: object
 
     def __repr__(self) -> str:
         return f"Described({self.descriptor!r}, {self.value!r})"
 
 
+@dataclass(slots=True, repr=False)
 class Array:
     """Values of one type, sharing one constructor byte [1.6.24].
 
@@ -143,28 +135,15 @@ class Array:
     there, outermost first: no AMQP value decodes to a tuple, so it cannot be mistaken.
     """
 
-    __slots__ = ("code", "descriptor", "items")
-
-    def __init__(self, code: int, items: list[object], descriptor: object = None) -> None:
-        self.code = code
-        self.items = items
-        self.descriptor = descriptor
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Array):
-            return NotImplemented
-        return (
-            self.code == other.code
-            and self.descriptor == other.descriptor
-            and self.items == other.items
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # it holds a list
+    code: int
+    items: list[object]
+    descriptor: object = None
 
     def __repr__(self) -> str:
         return f"Array(0x{self.code:02x}, {self.items!r}, {self.descriptor!r})"
 
 
+@dataclass(slots=True, repr=False)
 class Pairs:
     """A map whose keys a dict would merge or refuse [1.6.23].
 
@@ -172,17 +151,7 @@ class Pairs:
     AMQP but not in Python. Such maps decode to this, all others to a dict.
     """
 
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[tuple[object, object]]) -> None:
-        self.items = items
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Pairs):
-            return NotImplemented
-        return self.items == other.items
-
-    __hash__ = None  # type: ignore[assignment]  # it holds a list
+    items: list[tuple[object, object]]
 
     def __repr__(self) -> str:
         return f"Pairs({self.items!r})"

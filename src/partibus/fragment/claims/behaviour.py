@@ -33,12 +33,19 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.claims.records import claim_record, drop, give_back, lapse_now
-from partibus.fragment.claims.state import OWNERS_MAX, Claim, Claims, runs_of
+from partibus.fragment.claims.records import (
+    claim_record,
+    claims_of,
+    drop,
+    end_record,
+    give_back,
+    lapse_now,
+)
+from partibus.fragment.claims.state import OWNERS_MAX, Claim, runs_of
 from partibus.fragment.commands import Command
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Answered, Done, Effects, Failed, Found
-from partibus.fragment.message import Held
+from partibus.fragment.message import Held, as_many_as_fit
 from partibus.fragment.queue.dispatch import dispatch
 from partibus.fragment.queue.expiry import dead_letter, expire
 from partibus.fragment.queue.settlement import TOO_MANY_DELIVERIES
@@ -61,7 +68,7 @@ _BUSY: Final = "Another change of this claim is under way; try again."
 def claim_messages(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Hold messages for an owner, or return the claim it already has."""
     assert isinstance(command, ClaimMessages)
-    claims = _claims(state)
+    claims = claims_of(state)
     claim = claims.by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
     if refusal is None and claim is None and len(claims.by_owner) >= OWNERS_MAX:
@@ -76,7 +83,7 @@ def claim_messages(state: State, command: Command, now_ms: int, out: Effects) ->
     is_same = claim.start == command.start and command.start != ""
     expires_ms = now_ms + command.duration_ms
     if is_same and claim.is_live:
-        _renew(state, claim, command.epoch, expires_ms, command, out)
+        _renew(state, claim, command, expires_ms, out)
     elif is_same and claim.is_lapsed:
         _claim_again(state, claim, command, expires_ms, out)
     else:
@@ -148,19 +155,10 @@ def _prepare(
     expires_ms: int,
     out: Effects,
 ) -> None:
-    for held in taken:
-        held.busy = True
-        state.main.leaving[held.sequence] = held
+    state.main.leave(taken)
     claim.begin_change()
-    record = claim_record(
-        state,
-        CLAIMED,
-        command.owner,
-        command.start,
-        command.epoch,
-        expires_ms,
-        runs_of([held.sequence for held in taken]).tobytes(),
-    )
+    runs = runs_of([held.sequence for held in taken]).tobytes()
+    record = claim_record(state, CLAIMED, claim, command.start, command.epoch, expires_ms, runs)
     out.changes.append(Claiming([record], claim, command, taken, expires_ms))
 
 
@@ -184,11 +182,10 @@ def claim_taken(state: State, change: Change, now_ms: int, out: Effects) -> None
 
 
 def abort_claim(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the messages still wait, or stay claimed."""
-    assert isinstance(change, Claiming | ClaimSettlement)
-    for held in change.messages:
-        state.main.let_go(held)
-        state.main.put_back(held)
+    """The store failed: the claim is as before, and messages still wait, or stay claimed."""
+    assert isinstance(change, Claiming | ClaimRenewal | ClaimSettlement | ClaimRelease)
+    if isinstance(change, Claiming | ClaimSettlement):
+        state.main.stay(change.messages)
     change.claim.busy = False
     out.outward.append(Failed(change.command.port, error))
 
@@ -199,61 +196,44 @@ def abort_claim(state: State, change: Change, error: BusError, out: Effects) -> 
 def renew_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Hold a claim for longer; one that has lapsed is claimed again, not renewed."""
     assert isinstance(command, RenewClaim)
-    claim = _claims(state).by_owner.get(command.owner)
+    claim = claims_of(state).by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
     if refusal is None and (claim is None or not claim.is_live or claim.start != command.start):
         refusal = ClaimLost()
     if refusal is not None or claim is None:
         out.outward.append(Failed(command.port, refusal or ClaimLost()))
         return
-    _renew(state, claim, command.epoch, now_ms + command.duration_ms, command, out)
+    _renew(state, claim, command, now_ms + command.duration_ms, out)
 
 
 def _renew(
-    state: State,
-    claim: Claim,
-    epoch: int,
-    expires_ms: int,
-    command: ClaimMessages | RenewClaim,
-    out: Effects,
+    state: State, claim: Claim, command: ClaimMessages | RenewClaim, expires_ms: int, out: Effects
 ) -> None:
     claim.begin_change()
-    record = claim_record(state, CLAIM_RENEWED, claim.owner, claim.start, epoch, expires_ms)
-    out.changes.append(ClaimRenewal([record], claim, epoch, expires_ms, command.port))
+    record = claim_record(state, CLAIM_RENEWED, claim, claim.start, command.epoch, expires_ms)
+    out.changes.append(ClaimRenewal([record], claim, command, expires_ms))
 
 
 def claim_renewed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The new end is durable."""
     assert isinstance(change, ClaimRenewal)
-    claim = change.claim
-    claim.hold_until(change.epoch, change.expires_ms)
-    out.outward.append(Answered(change.port.claimed, claim.summary()))
-
-
-def abort_renewal(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the old end time stays."""
-    assert isinstance(change, ClaimRenewal)
-    change.claim.busy = False
-    out.outward.append(Failed(change.port, error))
+    claim, command = change.claim, change.command
+    claim.hold_until(command.epoch, change.expires_ms)
+    out.outward.append(Answered(command.port.claimed, claim.summary()))
 
 
 def read_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Copies of claimed messages; readable any number of times by anyone who knows the claim."""
     assert isinstance(command, ReadClaim)
-    claim = _claims(state).by_owner.get(command.owner)
+    claim = claims_of(state).by_owner.get(command.owner)
     if state.suspended:
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
     if claim is None or not claim.is_live or claim.start != command.start:
         out.outward.append(Failed(command.port, ClaimLost()))
         return
-    found: list[Held] = []
-    byte_count = 0
-    for held in claim.table.copies(command.from_sequence):
-        byte_count += held.length
-        if len(found) >= command.count_max or (found and byte_count > command.byte_count_max):
-            break
-        found.append(held)
+    copies = claim.table.copies(command.from_sequence)
+    found = as_many_as_fit(copies, command.count_max, command.byte_count_max)
     out.outward.append(Found(command.port, found, False))
 
 
@@ -270,7 +250,7 @@ def list_claims(state: State, command: Command, now_ms: int, out: Effects) -> No
 def settle_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Complete all messages that an owner holds; a claim that is already settled answers 0."""
     assert isinstance(command, SettleClaim)
-    claim = _claims(state).by_owner.get(command.owner)
+    claim = claims_of(state).by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
     if refusal is not None:
         out.outward.append(Failed(command.port, refusal))
@@ -285,13 +265,9 @@ def settle_claim(state: State, command: Command, now_ms: int, out: Effects) -> N
             out.outward.append(Failed(command.port, ClaimLost()))
             return
         taken = found
-        for held in taken:
-            held.busy = True
-            state.main.leaving[held.sequence] = held
+        state.main.leave(taken)
     claim.busy = True
-    record = claim_record(
-        state, CLAIM_SETTLED, claim.owner, claim.start, command.epoch, claim.expires_ms
-    )
+    record = end_record(state, CLAIM_SETTLED, claim, command.epoch)
     out.changes.append(ClaimSettlement([record], claim, command, taken))
 
 
@@ -314,7 +290,7 @@ def claim_settled(state: State, change: Change, now_ms: int, out: Effects) -> No
 def release_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Release everything at once; an owner without a claim has nothing to release."""
     assert isinstance(command, ReleaseClaim)
-    claim = _claims(state).by_owner.get(command.owner)
+    claim = claims_of(state).by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
     if refusal is not None:
         out.outward.append(Failed(command.port, refusal))
@@ -322,15 +298,8 @@ def release_claim(state: State, command: Command, now_ms: int, out: Effects) -> 
         out.outward.append(Done(command.port, 0))
     else:
         claim.busy = True
-        record = claim_record(
-            state,
-            CLAIM_RELEASED,
-            claim.owner,
-            claim.start,
-            command.epoch,
-            claim.expires_ms,
-            bytes((command.forget,)),
-        )
+        forget = bytes((command.forget,))
+        record = end_record(state, CLAIM_RELEASED, claim, command.epoch, forget)
         out.changes.append(ClaimRelease([record], claim, command))
 
 
@@ -341,16 +310,9 @@ def claim_released(state: State, change: Change, now_ms: int, out: Effects) -> N
     messages = give_back(state, claim, 0)
     claim.epoch, claim.busy = command.epoch, False
     if command.forget:
-        del _claims(state).by_owner[claim.owner]
+        del claims_of(state).by_owner[claim.owner]
     out.outward.append(Done(command.port, len(messages)))
     dispatch(state, state.main, now_ms, out)
-
-
-def abort_release(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the claim stays."""
-    assert isinstance(change, ClaimRelease)
-    change.claim.busy = False
-    out.outward.append(Failed(change.command.port, error))
 
 
 def lapse_claims(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
@@ -362,9 +324,7 @@ def lapse_claims(state: State, allowance: Allowance, now_ms: int, out: Effects) 
             return
         allowance.spend(len(claim.table) + 1)
         claim.busy = True
-        record = claim_record(
-            state, CLAIM_LAPSED, claim.owner, claim.start, claim.epoch, claim.expires_ms
-        )
+        record = end_record(state, CLAIM_LAPSED, claim, claim.epoch)
         out.changes.append(ClaimLapse([record], claim))
 
 
@@ -378,10 +338,9 @@ def claim_lapsed(state: State, change: Change, now_ms: int, out: Effects) -> Non
         if held.delivery_count >= most:
             last = state.main.ready.take(held.sequence)
             assert last is not None
-            last.busy = True
-            state.main.leaving[last.sequence] = last
             spent.append(last)
     if spent:
+        state.main.leave(spent)
         dead_letter(state, spent, TOO_MANY_DELIVERIES, False, out)
     dispatch(state, state.main, now_ms, out)
 
@@ -393,12 +352,6 @@ def abort_lapse(state: State, change: Change, error: BusError, out: Effects) -> 
 
 
 # --- who may --------------------------------------------------------------------------------------
-
-
-def _claims(state: State) -> Claims:
-    if state.claims is None:
-        state.claims = Claims()
-    return state.claims
 
 
 def _refusal(state: State, claim: Claim | None, epoch: int) -> BusError | None:

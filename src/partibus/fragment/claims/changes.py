@@ -7,7 +7,7 @@ carry it out or to undo it. Made and finished by `behaviour`, kept by the broker
 from dataclasses import dataclass
 
 from partibus.fragment.changes import Change
-from partibus.fragment.claims.commands import ClaimMessages, ClaimPort, ReleaseClaim, SettleClaim
+from partibus.fragment.claims.commands import ClaimMessages, ReleaseClaim, RenewClaim, SettleClaim
 from partibus.fragment.claims.state import Claim
 from partibus.fragment.message import Held
 
@@ -27,9 +27,8 @@ class ClaimRenewal(Change):
     """A claim ends later, or belongs to a newer run of its owner."""
 
     claim: Claim
-    epoch: int
+    command: ClaimMessages | RenewClaim
     expires_ms: int
-    port: ClaimPort
 
 
 @dataclass(eq=False)

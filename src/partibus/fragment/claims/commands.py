@@ -9,9 +9,8 @@ refused once a later one has begun.
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.domain.errors import BusError
 from partibus.fragment.commands import Command
-from partibus.fragment.ports import AnswerPort, MessagesPort
+from partibus.fragment.ports import AnswerPort, FailurePort, MessagesPort
 
 
 @dataclass(eq=False)
@@ -30,15 +29,11 @@ class ClaimSummary:
     is_lapsed: bool
 
 
-class ClaimPort(Protocol):
+class ClaimPort(FailurePort, Protocol):
     """Where the answers about a claim go."""
 
     def claimed(self, summary: ClaimSummary) -> None:
         """The claim is durable."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """Nothing was changed."""
         ...
 
 

@@ -39,9 +39,9 @@ CLAIMS: Final = Feature(
     },
     {
         changes.Claiming: (behaviour.claim_taken, behaviour.abort_claim),
-        changes.ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_renewal),
+        changes.ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_claim),
         changes.ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim),
-        changes.ClaimRelease: (behaviour.claim_released, behaviour.abort_release),
+        changes.ClaimRelease: (behaviour.claim_released, behaviour.abort_claim),
         changes.ClaimLapse: (behaviour.claim_lapsed, behaviour.abort_lapse),
     },
     on_tick=behaviour.lapse_claims,

@@ -35,11 +35,29 @@ KINDS: Final[tuple[int, ...]] = (
 _CLAIM: Final = struct.Struct("<QQHH")
 
 
+def claims_of(state: State) -> Claims:
+    """The claims of a fragment."""
+    if state.claims is None:
+        state.claims = Claims()
+    return state.claims
+
+
+def end_record(state: State, kind: int, claim: Claim, epoch: int, tail: bytes = b"") -> Record:
+    """The end of a claim, in one way or another."""
+    return claim_record(state, kind, claim, claim.start, epoch, claim.expires_ms, tail)
+
+
 def claim_record(
-    state: State, kind: int, owner: str, start: str, epoch: int, expires_ms: int, tail: bytes = b""
+    state: State,
+    kind: int,
+    claim: Claim,
+    start: str,
+    epoch: int,
+    expires_ms: int,
+    tail: bytes = b"",
 ) -> Record:
     """A fact about an owner's claim."""
-    encoded_owner, encoded_start = owner.encode(), start.encode()
+    encoded_owner, encoded_start = claim.owner.encode(), start.encode()
     head = _CLAIM.pack(epoch, expires_ms, len(encoded_owner), len(encoded_start))
     return Record(state.fragment_id, kind, head + encoded_owner + encoded_start + tail, b"")
 
@@ -50,9 +68,8 @@ def replay_claim(state: State, kind: int, meta: bytes, position: int, length: in
     owner_end = _CLAIM.size + owner_size
     owner = meta[_CLAIM.size : owner_end].decode()
     tail = meta[owner_end + start_size :]
-    if state.claims is None:
-        state.claims = Claims()
-    claim = state.claims.of(owner)
+    claims = claims_of(state)
+    claim = claims.of(owner)
     if kind == CLAIMED:
         start = meta[owner_end : owner_end + start_size].decode()
         _hold(state, claim, start, tail)
@@ -66,7 +83,7 @@ def replay_claim(state: State, kind: int, meta: bytes, position: int, length: in
     claim.epoch = epoch
     claim.expires_ms = expires_ms
     if kind == CLAIM_RELEASED and tail == b"\x01":
-        del state.claims.by_owner[owner]
+        del claims.by_owner[owner]
 
 
 def _hold(state: State, claim: Claim, start: str, tail: bytes) -> None:

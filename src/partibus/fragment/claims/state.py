@@ -9,6 +9,7 @@ else has touched them.
 import struct
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -21,36 +22,23 @@ _HEAD: Final = struct.Struct("<HHQQBQ")
 _LAPSED: Final = 1
 
 
+@dataclass(eq=False)
 class Claim:
     """What one owner holds, or held most recently."""
 
-    __slots__ = (
-        "busy",
-        "byte_count",
-        "epoch",
-        "expires_ms",
-        "is_lapsed",
-        "owner",
-        "runs",
-        "start",
-        "stepped_ms",
-        "table",
-    )
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
-        self.epoch = 0
-        self.start = ""
-        self.expires_ms = 0
-        self.table = MessageTable()
-        self.byte_count = 0
-        self.is_lapsed = False
-        self.runs: array[int] = array("Q")
-        """Of a claim that has lapsed: first number and length of each run of its messages."""
-        self.busy = False
-        """A change of this claim is being made durable; no other may begin."""
-        self.stepped_ms = 0
-        """By how much the clock was set in the meantime."""
+    owner: str
+    epoch: int = 0
+    start: str = ""
+    expires_ms: int = 0
+    table: MessageTable = field(default_factory=MessageTable)
+    byte_count: int = 0
+    is_lapsed: bool = False
+    runs: "array[int]" = field(default_factory=lambda: array("Q"))
+    """Of a claim that has lapsed: first number and length of each run of its messages."""
+    busy: bool = False
+    """A change of this claim is being made durable; no other may begin."""
+    stepped_ms: int = 0
+    """By how much the clock was set in the meantime."""
 
     @property
     def is_live(self) -> bool:

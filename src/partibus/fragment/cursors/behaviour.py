@@ -22,6 +22,7 @@ from partibus.fragment.queue.subqueue import SubQueue
 from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.records import CURSOR_DROPPED, CURSOR_PLACED, RETENTION_TRIMMED
 from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
 from partibus.store.record import Record
 
 KINDS: Final[tuple[int, ...]] = (CURSOR_PLACED, CURSOR_DROPPED, RETENTION_TRIMMED)
@@ -57,9 +58,9 @@ def cursor_placed(state: State, change: Change, now_ms: int, out: Effects) -> No
     out.outward.append(Answered(change.port.placed, change.cursor))
 
 
-def abort_placement(state: State, change: Change, error: BusError, out: Effects) -> None:
+def abort_cursor(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: the cursor stays where it was."""
-    assert isinstance(change, CursorPlacement)
+    assert isinstance(change, CursorPlacement | CursorDrop)
     out.outward.append(Failed(change.port, error))
 
 
@@ -71,22 +72,16 @@ def drop_cursor(state: State, command: Command, now_ms: int, out: Effects) -> No
         out.outward.append(Failed(command.port, error))
         return
     record = Record(state.fragment_id, CURSOR_DROPPED, command.name.encode(), b"")
-    out.changes.append(CursorDrop([record], command))
+    out.changes.append(CursorDrop([record], command.name, command.port))
 
 
 def cursor_dropped(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The cursor is gone."""
     assert isinstance(change, CursorDrop)
     retention = _retention(state)
-    retention.cursors.pop(change.command.name, None)
+    retention.cursors.pop(change.name, None)
     out.released.extend(retention.trim())
-    out.outward.append(Done(change.command.port, 1))
-
-
-def abort_drop(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the cursor stays."""
-    assert isinstance(change, CursorDrop)
-    out.outward.append(Failed(change.command.port, error))
+    out.outward.append(Done(change.port, 1))
 
 
 def list_cursors(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -99,7 +94,7 @@ def list_cursors(state: State, command: Command, now_ms: int, out: Effects) -> N
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def trim(state: State, now_ms: int, out: Effects) -> None:
+def trim(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Discard what is too old or too much; durably, since its space may be reused."""
     retention = state.retention
     if retention is None or not len(retention.table) or retention.trimming:

@@ -7,7 +7,8 @@ its records and what is needed to carry it out. Made and finished by `behaviour`
 from dataclasses import dataclass
 
 from partibus.fragment.changes import Change
-from partibus.fragment.cursors.commands import CursorPort, CursorSummary, DropCursor
+from partibus.fragment.cursors.commands import CursorPort, CursorSummary
+from partibus.fragment.ports import AnswerPort
 
 
 @dataclass(eq=False)
@@ -22,7 +23,8 @@ class CursorPlacement(Change):
 class CursorDrop(Change):
     """A cursor is deleted."""
 
-    command: DropCursor
+    name: str
+    port: AnswerPort
 
 
 @dataclass(eq=False)

@@ -8,9 +8,8 @@ limits that the cursor asked for. Reading a range changes nothing and disturbs n
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.domain.errors import BusError
 from partibus.fragment.commands import Command, SubQueueType
-from partibus.fragment.ports import AnswerPort, MessagesPort
+from partibus.fragment.ports import AnswerPort, FailurePort, MessagesPort
 
 
 @dataclass(eq=False)
@@ -40,15 +39,11 @@ class RangePlan:
     """The number that the next message will have."""
 
 
-class CursorPort(Protocol):
+class CursorPort(FailurePort, Protocol):
     """Where the answers about a cursor go."""
 
     def placed(self, cursor: CursorSummary) -> None:
         """The cursor is there, durably."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """Nothing was changed."""
         ...
 
 
@@ -60,15 +55,11 @@ class CursorsPort(Protocol):
         ...
 
 
-class PlanPort(Protocol):
+class PlanPort(FailurePort, Protocol):
     """Where the plan of a read goes."""
 
     def planned(self, plan: RangePlan) -> None:
         """The plan."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """The plan failed."""
         ...
 
 

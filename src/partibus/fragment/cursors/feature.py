@@ -6,15 +6,8 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 from typing import Final
 
 from partibus.fragment.cursors import behaviour, changes, commands, retention
-from partibus.fragment.effects import Effects
 from partibus.fragment.feature import CURSORS_SECTION, Feature, SnapshotSection
 from partibus.fragment.state import State
-from partibus.fragment.upkeep.slices import Allowance
-
-
-def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
-    """Discard what is retained beyond its time."""
-    behaviour.trim(state, now_ms, out)
 
 
 def deadlines(state: State) -> list[int | None]:
@@ -32,11 +25,11 @@ CURSORS: Final = Feature(
         commands.ReadRange: behaviour.read_range,
     },
     {
-        changes.CursorPlacement: (behaviour.cursor_placed, behaviour.abort_placement),
-        changes.CursorDrop: (behaviour.cursor_dropped, behaviour.abort_drop),
+        changes.CursorPlacement: (behaviour.cursor_placed, behaviour.abort_cursor),
+        changes.CursorDrop: (behaviour.cursor_dropped, behaviour.abort_cursor),
         changes.Trim: (behaviour.trimmed, behaviour.abort_trim),
     },
-    on_tick=on_tick,
+    on_tick=behaviour.trim,
     deadlines=deadlines,
     replays=dict.fromkeys(behaviour.KINDS, behaviour.replay_cursor),
     sections=(

@@ -6,7 +6,7 @@ change and when.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
@@ -100,10 +100,6 @@ class Retention:
             excess -= held.length
             floor = held.sequence + 1
         return floor
-
-    def bodies(self) -> Iterator[tuple[int, int]]:
-        """(position, length) of every kept message."""
-        return self.table.bodies()
 
 
 def keep(state: State, messages: Iterable[Held], out: Effects) -> None:

@@ -62,10 +62,8 @@ def depart_waiting(state: State, subqueue: SubQueue, out: Effects) -> None:
     else:
         count = min(len(subqueue.ready), DEPARTURE_MESSAGES_MAX)
         messages = [subqueue.ready.pop() for _ in range(count)]
-    for held in messages:
-        held.busy = True
-        subqueue.leaving[held.sequence] = held
     if messages:
+        subqueue.leave(messages)
         sequences = [held.sequence for held in messages]
         first, record = number_departure(state, sequences, purpose, path)
         out.changes.append(Departure([record], subqueue.subqueue, messages, first, purpose, path))
@@ -116,10 +114,7 @@ def abort_departure(state: State, change: Change, error: BusError, out: Effects)
     """The store failed: the messages wait where they were."""
     assert isinstance(change, Departure)
     take_outbox_numbers_back(state, change.first_number)
-    subqueue = state.subqueues[change.subqueue]
-    for held in change.messages:
-        subqueue.let_go(held)
-        subqueue.put_back(held)
+    state.subqueues[change.subqueue].stay(change.messages)
 
 
 def take_outbox_numbers_back(state: State, first_number: int) -> None:

@@ -192,7 +192,7 @@ def load_outbox(state: State, data: bytes, tables: TableReader) -> None:
     outbox.next_number = outbox.next_number_durable = next_number
     offset = _load_routes(outbox, data, _PAGED_SECTION.size, route_count)
     offset = tables.load(outbox.table, data, offset)
-    outbox.words.load(data, offset)
+    outbox.words.load(data, offset, "outbox")
 
 
 def _load_routes(outbox: Outbox, data: bytes, offset: int, count: int) -> int:
@@ -221,7 +221,7 @@ def load_unpaged_outbox(state: State, data: bytes, tables: TableReader) -> None:
     if rows_end > len(data):
         raise StoreCorrupt("a snapshot's outbox is cut short")
     outbox.table.load(data[offset:rows_end], overlays)
-    outbox.words.load(data, rows_end)
+    outbox.words.load(data, rows_end, "outbox")
 
 
 def dump_used_outbox(state: State, pages: NewPages | None) -> list[Part] | None:

@@ -7,24 +7,19 @@ any backlog (see `table`), with one extra word each. Knows nothing of durability
 """
 
 import enum
-import struct
 from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.message import Held
 from partibus.fragment.outbox.commands import Collect
 from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.word_map import WordMap
 
 ROUTE_BITS: Final = 16
 """Of a word: its route; the other 48 bits are the sequence number."""
 ROUTES_MAX: Final = 1 << ROUTE_BITS
 _ROUTE_MASK: Final = ROUTES_MAX - 1
-_CHUNK_BITS: Final = 8
-_PLACE: Final = (1 << _CHUNK_BITS) - 1
-_CHUNK_BYTES: Final = 8 << _CHUNK_BITS
-_BASE: Final = struct.Struct("<Q")
 
 TRANSFER_SEQUENCES: Final = 1 << 47
 """A message that only the outbox has ever held has this plus its outbox number for a sequence
@@ -58,65 +53,6 @@ class Parcel:
         """It was there when the process started: it may already have been handed over."""
 
 
-class WordChunk:
-    """The words of neighbouring parcels, and how many of them are there."""
-
-    __slots__ = ("live", "words")
-
-    def __init__(self, words: "array[int]", live: int) -> None:
-        self.words = words
-        self.live = live
-
-
-class Words:
-    """A word for each outbox number, in chunks that are dropped with their last parcel."""
-
-    __slots__ = ("_chunks",)
-
-    def __init__(self) -> None:
-        self._chunks: dict[int, WordChunk] = {}
-
-    def put(self, number: int, word: int) -> None:
-        """Set the word of a new parcel."""
-        chunk = self._chunks.get(number >> _CHUNK_BITS)
-        if chunk is None:
-            chunk = WordChunk(array("Q", bytes(_CHUNK_BYTES)), 0)
-            self._chunks[number >> _CHUNK_BITS] = chunk
-        chunk.words[number & _PLACE] = word
-        chunk.live += 1
-
-    def get(self, number: int) -> int:
-        """The word of a parcel that is there."""
-        return self._chunks[number >> _CHUNK_BITS].words[number & _PLACE]
-
-    def drop(self, number: int) -> None:
-        """The parcel is gone."""
-        chunk = self._chunks[number >> _CHUNK_BITS]
-        chunk.words[number & _PLACE] = 0
-        chunk.live -= 1
-        if not chunk.live:
-            del self._chunks[number >> _CHUNK_BITS]
-
-    def dump(self) -> bytes:
-        """The chunks as they are in memory, each after its index."""
-        parts: list[bytes] = []
-        for base, chunk in self._chunks.items():
-            parts += (_BASE.pack(base), chunk.words.tobytes())
-        return b"".join(parts)
-
-    def load(self, data: bytes, offset: int) -> None:
-        """Load what `dump` wrote, up to the end, into an empty map."""
-        while offset < len(data):
-            if len(data) - offset < _BASE.size + _CHUNK_BYTES:
-                raise StoreCorrupt("a snapshot's outbox is cut short")
-            (base,) = _BASE.unpack_from(data, offset)
-            offset += _BASE.size
-            words = array("Q")
-            words.frombytes(data[offset : offset + _CHUNK_BYTES])
-            offset += _CHUNK_BYTES
-            self._chunks[base] = WordChunk(words, len([word for word in words if word]))
-
-
 class Outbox:
     """Parcels by outbox number."""
 
@@ -144,7 +80,7 @@ class Outbox:
         """New messages enter the outbox in the same entry; see `departures`."""
         self.table = MessageTable()
         """The messages, under their outbox numbers."""
-        self.words = Words()
+        self.words = WordMap(array("Q", [0]))
         self.routes: list[tuple[Purpose, str]] = []
         self._route_numbers: dict[tuple[Purpose, str], int] = {}
         self.settling: set[int] = set()

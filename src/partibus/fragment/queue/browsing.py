@@ -12,7 +12,7 @@ from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Peek, Pick, Purge, ReceiveDeferred, SubQueueType
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Done, Effects, Failed, Shown
-from partibus.fragment.message import Held, MessageState
+from partibus.fragment.message import Held, MessageState, as_many_as_fit
 from partibus.fragment.queue.delivery import lock, removal
 from partibus.fragment.queue.expiry import EXPIRED, dead_letter
 from partibus.fragment.queue.subqueue import SubQueue
@@ -49,9 +49,7 @@ def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) 
         _bury(state, expired, out)
         out.outward.append(Failed(command.port, _missing(wanted, taken, expired)))
     elif command.deletes:
-        for held in taken:
-            held.busy = True
-            subqueue.leaving[held.sequence] = held
+        subqueue.leave(taken)
         record = removal(state, taken)
         out.changes.append(DeferredConsumption([record], command.subqueue, taken, command.port))
     else:
@@ -68,9 +66,7 @@ def _expired(taken: list[Held], subqueue: SubQueue, now_ms: int) -> list[Held]:
 def _bury(state: State, expired: list[Held], out: Effects) -> None:
     """An expired deferred message is dead-lettered when it is asked for (TTL-10)."""
     if expired:
-        for held in expired:
-            held.busy = True
-            state.main.leaving[held.sequence] = held
+        state.main.leave(expired)
         dead_letter(state, expired, EXPIRED, False, out)
 
 
@@ -100,9 +96,7 @@ def abort_deferred_consumption(state: State, change: Change, error: BusError, ou
     """The store failed: they stay deferred."""
     assert isinstance(change, DeferredConsumption)
     subqueue = state.subqueues[change.subqueue]
-    for held in change.messages:
-        subqueue.let_go(held)
-        subqueue.put_back(held)
+    subqueue.stay(change.messages)
     out.outward.append(Failed(change.port, error))
 
 
@@ -134,8 +128,6 @@ def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
 def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Copies of messages from a number on, in order, as many as fit (PEK-4, PEK-5, PEK-7)."""
     assert isinstance(command, Peek)
-    found: list[Held] = []
-    byte_count = 0
     subqueue = state.subqueues[command.subqueue]
     if command.session_id is not None and subqueue.sessions is not None:
         session_id, first = command.session_id, command.from_sequence
@@ -144,13 +136,7 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
         shown = iter(subqueue.ready.copies(command.from_sequence))
     else:
         shown = _all_from(state, subqueue, command.from_sequence)
-    for held in shown:
-        byte_count += held.length
-        if len(found) >= command.message_count_max or (
-            found and byte_count > command.byte_count_max
-        ):
-            break
-        found.append(held)
+    found = as_many_as_fit(shown, command.message_count_max, command.byte_count_max)
     out.outward.append(Shown(command.port, found, False))
 
 
@@ -266,7 +252,5 @@ def purge(state: State, command: Command, now_ms: int, out: Effects) -> None:
     if not taken:
         out.outward.append(Done(command.port, 0))
         return
-    for held in taken:
-        held.busy = True
-        subqueue.leaving[held.sequence] = held
+    subqueue.leave(taken)
     out.changes.append(Removal([removal(state, taken)], command.subqueue, taken, command.port))

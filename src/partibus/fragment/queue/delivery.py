@@ -52,9 +52,7 @@ def _consume(
     state: State, subqueue: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
 ) -> None:
     """Receive-and-delete: durably removed before it is sent, so never delivered twice (SEED-93)."""
-    for held in messages:
-        held.busy = True
-        subqueue.leaving[held.sequence] = held
+    subqueue.leave(messages)
     consumer.consuming += len(messages)
     out.changes.append(Consumption([removal(state, messages)], consumer, messages))
 

@@ -158,9 +158,7 @@ def abort_consumption(state: State, change: Change, error: BusError, out: Effect
     assert isinstance(change, Consumption)
     consumer = change.consumer
     subqueue = state.subqueues[consumer.subqueue]
-    for held in change.messages:
-        subqueue.let_go(held)
-        subqueue.put_back(held)
+    subqueue.stay(change.messages)
     consumer.consuming -= len(change.messages)
     _take_back(subqueue, consumer, len(change.messages))
     if subqueue.sessions is not None:

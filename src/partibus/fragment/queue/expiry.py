@@ -13,7 +13,8 @@ from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.departures import number_departure
 from partibus.fragment.outbox.state import Purpose
-from partibus.fragment.records import DEAD_LETTERED, REMOVED, pack_overlay, pack_sequences
+from partibus.fragment.queue.delivery import removal
+from partibus.fragment.records import DEAD_LETTERED, pack_overlay, pack_sequences
 from partibus.fragment.state import State
 from partibus.store.record import Record
 
@@ -28,15 +29,11 @@ EXPIRED: Final = Overlay(
 def expire(state: State, expired: list[Held], out: Effects) -> None:
     """Drop or dead-letter messages of the main subqueue that are out of its tables."""
     state.tally.expired += len(expired)
-    for held in expired:
-        held.busy = True
-        state.main.leaving[held.sequence] = held
+    state.main.leave(expired)
     if state.spec.dead_letter_on_expiry:
         dead_letter(state, expired, EXPIRED, False, out)
     else:
-        sequences = pack_sequences([held.sequence for held in expired])
-        record = Record(state.fragment_id, REMOVED, sequences, b"")
-        out.changes.append(Removal([record], SubQueueType.MAIN, expired))
+        out.changes.append(Removal([removal(state, expired)], SubQueueType.MAIN, expired))
 
 
 def dead_letter(

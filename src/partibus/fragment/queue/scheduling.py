@@ -74,7 +74,7 @@ def abort_activation(state: State, change: Change, error: BusError, out: Effects
     """The store failed: they stay scheduled and are due again at the next turn."""
     assert isinstance(change, Activation)
     take_numbers_back(state, change.first_sequence)
-    _reinstate(state, change.messages)
+    reinstate(state, change.messages)
 
 
 def cancel(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -90,7 +90,7 @@ def cancel(state: State, command: Command, now_ms: int, out: Effects) -> None:
             state.departing[sequence] = held
             taken.append(held)
     if missing:
-        _reinstate(state, taken)
+        reinstate(state, taken)
         text = ", ".join(map(str, missing[:10]))
         error = MessageNotFound(
             f"Missing sequence numbers: {text}. They are not scheduled, or no longer."
@@ -115,11 +115,11 @@ def cancelled(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def abort_cancellation(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: they stay scheduled."""
     assert isinstance(change, Cancellation)
-    _reinstate(state, change.messages)
+    reinstate(state, change.messages)
     out.outward.append(Failed(change.port, error))
 
 
-def _reinstate(state: State, messages: list[Held]) -> None:
+def reinstate(state: State, messages: list[Held]) -> None:
     """Schedule them again; due ones are looked up again, so the order is kept."""
     state.due.clear()
     for held in messages:

@@ -118,6 +118,19 @@ class SubQueue:
         (self.deferred if held.deferred else self.ready).insert(held)
         held.deferred = False
 
+    def leave(self, messages: list[Held]) -> None:
+        """Messages that are out of the tables, without a lock, wait for their removal to be
+        durable."""
+        for held in messages:
+            held.busy = True
+            self.leaving[held.sequence] = held
+
+    def stay(self, messages: list[Held]) -> None:
+        """The store failed: messages that were to leave go back to their tables."""
+        for held in messages:
+            self.let_go(held)
+            self.put_back(held)
+
     def let_go(self, held: Held) -> None:
         """Drop a message from wherever it waits for its removal to be durable."""
         if held.token:

@@ -6,18 +6,10 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 from typing import Final
 
 from partibus.fragment import changes, commands
-from partibus.fragment.effects import Effects
 from partibus.fragment.feature import SESSIONS_SECTION, Feature, SnapshotSection
 from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
 from partibus.fragment.sessions import locks, records, session_state
 from partibus.fragment.state import State
-from partibus.fragment.upkeep.slices import Allowance
-
-
-def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
-    """Let locks of sessions lapse."""
-    if state.sessions is not None:
-        locks.lapse_sessions(state, allowance, now_ms, out)
 
 
 def shift(state: State, delta_ms: int) -> None:
@@ -37,7 +29,7 @@ SESSIONS: Final = Feature(
         commands.ListSessions: session_state.list_sessions,
     },
     {changes.SessionStateChange: (session_state.state_was_set, session_state.abort_state)},
-    on_tick=on_tick,
+    on_tick=locks.lapse_sessions,
     shift=shift,
     replays={IN_SESSIONS: records.replay_in_sessions, SESSION_STATE: records.replay_state},
     sections=(SnapshotSection(SESSIONS_SECTION, records.load_sessions, records.dump_sessions),),

@@ -141,8 +141,7 @@ def held_lock(state: State, session_id: str | None, number: int, now_ms: int) ->
 def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Sessions whose time is up are lost (SES-7)."""
     subqueue = state.main
-    assert isinstance(subqueue, SessionSubQueue)
-    if not allowance.left:
+    if not isinstance(subqueue, SessionSubQueue) or not allowance.left:
         return
     lapsed: list[SessionLock] = []
     is_ordered = subqueue.look_through(now_ms)
@@ -187,7 +186,7 @@ def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> Non
     if state.sessions is not None:
         for lock in state.sessions.locks.values():
             lock.until_ms = now_ms
-        lapse_sessions(state, allowance, now_ms, out)
+    lapse_sessions(state, allowance, now_ms, out)
     state.is_behind = state.is_behind or not allowance.left
 
 

@@ -140,7 +140,7 @@ def dump_sessions(state: State, pages: NewPages | None) -> list[Part] | None:
             )
         )
         parts.append(encoded)
-    sessions.numbers.dump(parts)
+    parts.append(sessions.numbers.dump())
     return [b"".join(parts)]
 
 
@@ -166,9 +166,14 @@ def load_sessions(state: State, data: bytes, tables: TableReader) -> None:
         session = sessions.get(session_id)
         moved[number] = session.number
         _set_state(session, length, position, updated_ms)
-    for number in sessions.numbers.load(data, offset, moved):
+    sessions.numbers.load(data, offset, "table of sessions")
+    if moved:
+        sessions.numbers.replace(moved)
+    for number in sessions.numbers.words():
         sessions.numbered(number).message_count += 1
-    _drop_empty(list(sessions), sessions)
+    # Some were only held when the snapshot was taken.
+    for session in list(sessions):
+        sessions.drop_if_empty(session)
 
 
 def _set_state(session: Session, length: int, position: int, updated_ms: int) -> None:
@@ -181,9 +186,3 @@ def _text(data: bytes, offset: int, size: int) -> str:
     if offset + size > len(data):
         raise StoreCorrupt("a snapshot's table of sessions is cut short")
     return decode_id(data[offset : offset + size])
-
-
-def _drop_empty(every: list[Session], sessions: Sessions) -> None:
-    """Remove sessions that were only held when the snapshot was taken."""
-    for session in every:
-        sessions.drop_if_empty(session)

@@ -15,8 +15,10 @@ from typing import Final
 
 from partibus.fragment.commands import Consumer, SessionConsumer
 from partibus.fragment.message import Held
-from partibus.fragment.sessions.numbers import NOBODY, SessionNumbers
+from partibus.fragment.word_map import WordMap
 
+NOBODY: Final = 0
+"""In place of a session's number: the message has no session."""
 NO_STATE: Final = -1
 """In `state_length`: the session has no state (SES-16)."""
 _NUMBER_BITS: Final = 32
@@ -197,7 +199,8 @@ class Sessions:
         self.by_id: dict[str, Session] = {}
         self._by_number: list[Session | None] = [None]
         self._free_numbers: list[int] = []
-        self.numbers = SessionNumbers()
+        self.numbers = WordMap(array("I", [0]))
+        """The number of each message's session; `NOBODY` for one that has none."""
         self._offers: list[int] = []
         """Heads of free sessions, each with its session's number in the low bits: a heap."""
         self.locks: dict[int, SessionLock] = {}

@@ -39,6 +39,7 @@ from partibus.fragment.stages.records import (
     dropped,
     published,
     staged,
+    stages_of,
     touch,
 )
 from partibus.fragment.stages.state import WRITERS_MAX, Stage, Stages, Writer
@@ -67,7 +68,7 @@ class StagesPublished(Effect):
 def stage_messages(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare a chunk of a stage."""
     assert isinstance(command, StageMessages)
-    stages = _stages(state)
+    stages = stages_of(state)
     writer = stages.writers.get(command.writer)
     stage = None if writer is None else writer.stages.get(command.name)
     is_repeated = stage is not None and command.chunk < stage.next_chunk
@@ -160,7 +161,7 @@ def stage_arrived(state: State, change: Change, now_ms: int, out: Effects) -> No
             push(place, record.position, len(record.body), staged_ms, NEVER_MS, 0)
             place += 1
         stage.byte_count += command.byte_count
-        touch(_stages(state).writer(stage.writer), stage, command.chunk, staged_ms)
+        touch(stages_of(state).writer(stage.writer), stage, command.chunk, staged_ms)
     out.outward.append(Confirmed(command.port, command.requests, change.first_place))
 
 
@@ -172,7 +173,7 @@ def abort_stage_arrival(state: State, change: Change, error: BusError, out: Effe
         state.size_bytes -= command.byte_count
         stage.next_chunk = min(stage.next_chunk, command.chunk)
         stage.next_place = min(stage.next_place, change.first_place)
-        stages = _stages(state)
+        stages = stages_of(state)
         if not stage.next_chunk and stages.by_number.get(stage.number) is stage:
             stages.take(stage.number)
             _forget_unknown(stages, stage.writer)
@@ -192,7 +193,7 @@ def _forget_unknown(stages: Stages, name: str) -> None:
 def publish_stages(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare the departure of a batch, or drop its stages if it was published before."""
     assert isinstance(command, PublishStages)
-    stages = _stages(state)
+    stages = stages_of(state)
     writer = stages.writers.get(command.writer)
     refusal = _fence(state, writer, command.epoch, is_end=True) or _busy(writer)
     if refusal is None and writer is not None:
@@ -255,7 +256,7 @@ def _publish(
 def stages_published(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The batch will be sent, whatever happens."""
     assert isinstance(change, StagePublication)
-    stages, command, writer = _stages(state), change.command, change.writer
+    stages, command, writer = stages_of(state), change.command, change.writer
     count = 0
     for stage in change.published:
         stages.take(stage.number)
@@ -277,7 +278,7 @@ def abort_publication(state: State, change: Change, error: BusError, out: Effect
     change.writer.busy = False
     for stage in [*change.published, *change.dropped]:
         stage.is_closing = False
-    _forget_unknown(_stages(state), change.writer.name)
+    _forget_unknown(stages_of(state), change.writer.name)
     out.outward.append(Failed(change.command.port, error))
 
 
@@ -287,7 +288,7 @@ def abort_publication(state: State, change: Change, error: BusError, out: Effect
 def drop_stages(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare to drop what a writer has staged; stages that do not exist count as dropped."""
     assert isinstance(command, DropStages)
-    stages = _stages(state)
+    stages = stages_of(state)
     writer = stages.writers.get(command.writer)
     epoch = command.epoch
     if epoch is None:
@@ -320,17 +321,21 @@ def _epochs(writer: Writer) -> list[int]:
 
 
 def _drop(
-    state: State, writer: Writer, chosen: list[Stage], closed_epoch: int, forget: bool = False
+    state: State,
+    writer: Writer | None,
+    chosen: list[Stage],
+    closed_epoch: int,
+    forget: bool = False,
 ) -> StageDrop:
-    writer.busy = True
+    if writer is not None:
+        writer.busy = True
     for stage in chosen:
         stage.is_closing = True
     # A stage with nothing durable yet will be gone by then, or was never there.
     numbers = [stage.number for stage in chosen]
-    record = dropped(state.fragment_id, writer.name, closed_epoch, forget, numbers)
-    change = StageDrop([record], writer, chosen, closed_epoch)
-    change.forget = forget
-    return change
+    name = "" if writer is None else writer.name
+    record = dropped(state.fragment_id, name, closed_epoch, forget, numbers)
+    return StageDrop([record], writer, chosen, closed_epoch, forget)
 
 
 def drop_abandoned(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
@@ -344,11 +349,7 @@ def drop_abandoned(state: State, allowance: Allowance, now_ms: int, out: Effects
         allowance.spend(len(stage.table) + 1)
         stages.append(stage)
     if stages:
-        for stage in stages:
-            stage.is_closing = True
-        numbers = [stage.number for stage in stages]
-        record = dropped(state.fragment_id, "", 0, False, numbers)
-        out.changes.append(StageDrop([record], None, stages, 0))
+        out.changes.append(_drop(state, None, stages, 0))
 
 
 def stages_dropped(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -361,7 +362,7 @@ def stages_dropped(state: State, change: Change, now_ms: int, out: Effects) -> N
         writer.busy = False
         close(writer, change.closed_epoch)
         if change.forget:
-            _stages(state).writers.pop(writer.name, None)
+            stages_of(state).writers.pop(writer.name, None)
     if change.port is not None:
         out.outward.append(Done(change.port, count))
     if change.publish_port is not None:
@@ -383,7 +384,7 @@ def abort_drop(state: State, change: Change, error: BusError, out: Effects) -> N
 
 def _discard(state: State, chosen: list[Stage], out: Effects) -> None:
     for stage in chosen:
-        _stages(state).take(stage.number)
+        stages_of(state).take(stage.number)
         table = stage.table
         messages = [table.pop() for _ in range(len(table))]
         for held in messages:
@@ -399,12 +400,6 @@ def list_writers(state: State, command: Command, now_ms: int, out: Effects) -> N
 
 
 # --- who may --------------------------------------------------------------------------------------
-
-
-def _stages(state: State) -> Stages:
-    if state.stages is None:
-        state.stages = Stages()
-    return state.stages
 
 
 def _busy(writer: Writer | None) -> BusError | None:

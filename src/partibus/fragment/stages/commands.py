@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.domain.errors import BusError
 from partibus.fragment.commands import Command
 from partibus.fragment.message import NewMessage
-from partibus.fragment.ports import AnswerPort, SendPort
+from partibus.fragment.ports import AnswerPort, FailurePort, SendPort
 
 
 @dataclass(eq=False)
@@ -46,15 +45,11 @@ class WriterSummary:
     """Messages that are published but not in the outbox yet."""
 
 
-class PublishPort(Protocol):
+class PublishPort(FailurePort, Protocol):
     """Where the answer to a publication goes."""
 
     def published(self, count: int, is_repeated: bool) -> None:
         """This many messages are published durably, now or by an earlier request."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """Nothing was changed."""
         ...
 
 

@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment.message import NEVER_MS, Held
+from partibus.fragment.message import NEVER_MS
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Purpose
 from partibus.fragment.paging import NewPages
 from partibus.fragment.queue.history import Part
@@ -49,6 +49,13 @@ STAGED_MESSAGE_META: Final = struct.Struct("<QQ")
 _PUBLISHED: Final = struct.Struct("<QQQI")
 _DROPPED: Final = struct.Struct("<QB")
 _DEPARTED: Final = struct.Struct("<QQI")
+
+
+def stages_of(state: State) -> Stages:
+    """The stages of a fragment."""
+    if state.stages is None:
+        state.stages = Stages()
+    return state.stages
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -93,9 +100,7 @@ def stage_departed(fragment_id: int, stage: Stage, first_number: int, count: int
 
 def replay_stage(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Apply one record about stages."""
-    if state.stages is None:
-        state.stages = Stages()
-    stages = state.stages
+    stages = stages_of(state)
     if kind == STAGED_MESSAGE:
         number, place = STAGED_MESSAGE_META.unpack(meta)
         stage = _stage(stages, number)
@@ -175,10 +180,9 @@ def close(writer: Writer, epoch: int) -> None:
     writer.closed_epoch = max(writer.closed_epoch, epoch)
 
 
-def depart(state: State, stages: Stages, first_number: int, count: int) -> list[Held]:
+def depart(state: State, stages: Stages, first_number: int, count: int) -> None:
     """Take messages of the next published stage and put them into the outbox."""
     stage = stages.published[0]
-    leaving: list[Held] = []
     for number in range(first_number, first_number + count):
         if not len(stage.table):
             raise StoreCorrupt(f"stage {stage.number} has fewer messages than left it")
@@ -186,10 +190,8 @@ def depart(state: State, stages: Stages, first_number: int, count: int) -> list[
         held.sequence = TRANSFER_SEQUENCES | number
         state.outbox.enter(number, held, Purpose.TRANSFER, stage.path)
         stage.byte_count -= held.length
-        leaving.append(held)
     if not len(stage.table):
         stages.published.popleft()
-    return leaving
 
 
 # --- snapshots -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ published batches must not be published again.
 import struct
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -28,43 +29,27 @@ _BATCH: Final = struct.Struct("<Q")
 _STAGE: Final = struct.Struct("<QQQIB")
 
 
+@dataclass(eq=False)
 class Stage:
     """Messages of one task, by their place in it."""
 
-    __slots__ = (
-        "byte_count",
-        "chunk_count",
-        "departing",
-        "epoch",
-        "is_closing",
-        "name",
-        "next_chunk",
-        "next_place",
-        "number",
-        "path",
-        "table",
-        "touched_ms",
-        "writer",
-    )
-
-    def __init__(self, number: int, writer: str, epoch: int, name: str, path: str) -> None:
-        self.number = number
-        self.writer = writer
-        self.epoch = epoch
-        self.name = name
-        self.path = path
-        self.table = MessageTable()
-        self.byte_count = 0
-        self.touched_ms = 0
-        self.chunk_count = 0
-        """Chunks that are durable."""
-        self.next_chunk = 0
-        """What `chunk_count` will be when the pending chunks are durable."""
-        self.next_place = 1
-        self.is_closing = False
-        """Its publication or end is being made durable; nothing can be added any more."""
-        self.departing = 0
-        """Of a published stage: messages whose entry into the outbox is not durable yet."""
+    number: int
+    writer: str
+    epoch: int
+    name: str
+    path: str
+    table: MessageTable = field(default_factory=MessageTable)
+    byte_count: int = 0
+    touched_ms: int = 0
+    chunk_count: int = 0
+    """Chunks that are durable."""
+    next_chunk: int = 0
+    """What `chunk_count` will be when the pending chunks are durable."""
+    next_place: int = 1
+    is_closing: bool = False
+    """Its publication or end is being made durable; nothing can be added any more."""
+    departing: int = 0
+    """Of a published stage: messages whose entry into the outbox is not durable yet."""
 
     @property
     def is_at_rest(self) -> bool:

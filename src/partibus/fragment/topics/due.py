@@ -13,7 +13,7 @@ from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Tick
 from partibus.fragment.effects import Due, Effects
 from partibus.fragment.message import Held
-from partibus.fragment.queue.scheduling import take_due
+from partibus.fragment.queue.scheduling import reinstate, take_due
 from partibus.fragment.records import NO_TTL
 from partibus.fragment.stages.behaviour import drop_abandoned
 from partibus.fragment.state import State
@@ -101,8 +101,5 @@ def publication_failed(state: State, change: Change, error: BusError, out: Effec
 def _reinstate(state: State, messages: list[Held]) -> None:
     """Schedule them again, with those that wait behind them; the next tick finds them due."""
     topic = topic_of(state)
-    state.due.clear()
-    for held in [*messages, *topic.due]:
-        del state.departing[held.sequence]
-        state.scheduled.insert(held)
+    reinstate(state, [*messages, *topic.due])
     topic.due.clear()

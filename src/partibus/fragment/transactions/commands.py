@@ -12,18 +12,14 @@ from typing import Final, Protocol
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Command, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage
-from partibus.fragment.ports import AnswerPort, SendPort
+from partibus.fragment.ports import AnswerPort, FailurePort, SendPort
 
 
-class NumbersPort(Protocol):
+class NumbersPort(FailurePort, Protocol):
     """Where reserved numbers go."""
 
     def reserved(self, first_sequence: int, incarnation: int) -> None:
         """The first of them, and the incarnation of the fragment's process that reserved them."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """No numbers were reserved."""
         ...
 
 

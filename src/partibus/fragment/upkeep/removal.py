@@ -179,7 +179,7 @@ def all_bodies(state: State) -> Iterator[tuple[int, int]]:
     """(position, length) of every body that a fragment holds, locked or not."""
     yield from stored_bodies(state)
     if state.retention is not None:
-        yield from state.retention.bodies()
+        yield from state.retention.table.bodies()
     loose = list(state.departing.values())
     for subqueue in state.subqueues:
         loose += [*subqueue.locks.values(), *subqueue.leaving.values()]

@@ -4,37 +4,16 @@ Owns the link's consumer at that fragment while a session is sought and held the
 link's request there and the outcome back; the link decides.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import AcceptSession, Consumer, SessionConsumer, SubQueueType
 from partibus.fragment.handle import Fragment
-from partibus.gateway.links.source import Drawer, Source
+from partibus.gateway.links.source import Source
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
-
-
-class SessionDrawer(Drawer, Protocol):
-    """What a session source needs of its link."""
-
-    def session_accepted(
-        self, source: "SessionSource", session_id: str, locked_until_ms: int, lock: int
-    ) -> None:
-        """A session is held."""
-        ...
-
-    def session_refused(self, source: "SessionSource", error: BusError) -> None:
-        """No session is held."""
-        ...
-
-    def session_lost(self, source: "SessionSource", error: BusError) -> None:
-        """The session that was held is lost."""
-        ...
-
-    def out_of_reach(self, source: "SessionSource") -> None:
-        """The fragment is unreachable."""
-        ...
+    from partibus.gateway.links.session import SessionLink
 
 
 class SessionSource(Source):
@@ -43,7 +22,7 @@ class SessionSource(Source):
     __slots__ = ("_is_waiting", "_session_consumer", "_session_link", "is_exclusive")
 
     def __init__(
-        self, link: SessionDrawer, gateway: "Gateway", fragment: Fragment, deletes: bool
+        self, link: "SessionLink", gateway: "Gateway", fragment: Fragment, deletes: bool
     ) -> None:
         self._session_link = link
         self._is_waiting = False
@@ -53,20 +32,20 @@ class SessionSource(Source):
         super().__init__(link, gateway, fragment, SubQueueType.MAIN, deletes)
 
     def _new_consumer(self, deletes: bool) -> Consumer:
-        self._session_consumer = self._fragment.session_consumer(self, deletes)
+        self._session_consumer = self.fragment.session_consumer(self, deletes)
         return self._session_consumer
 
     @property
     def is_available(self) -> bool:
         """Whether the fragment's store answers."""
-        return self._fragment.is_available
+        return self.fragment.is_available
 
     def accept(self, session_id: str | None, waits: bool, takes_over: int = 0) -> None:
         """Request a session, any session, or to replace the holder of a lock."""
         self._is_waiting = waits
         consumer, is_exclusive = self._session_consumer, self.is_exclusive
         command = AcceptSession(consumer, session_id, waits, is_exclusive, takes_over)
-        self._fragment.submit(command)
+        self.fragment.submit(command)
 
     # --- from the fragment ------------------------------------------------------------------
 

@@ -57,12 +57,12 @@ class Source:
 
     __slots__ = (
         "_consumer",
-        "_fragment",
         "_link",
-        "_subqueue",
+        "fragment",
         "granted",
         "is_closed",
         "sequence_base",
+        "subqueue",
         "taken",
         "token_prefix",
     )
@@ -76,8 +76,8 @@ class Source:
         deletes: bool,
     ) -> None:
         self._link = link
-        self._fragment = fragment
-        self._subqueue = subqueue
+        self.fragment = fragment
+        self.subqueue = subqueue
         self._consumer = self._new_consumer(deletes)
         self.token_prefix = gateway.token_prefix(fragment.fragment_id)
         self.sequence_base = client_sequence(fragment.index, 0)
@@ -88,40 +88,30 @@ class Source:
         self.is_closed = False
 
     def _new_consumer(self, deletes: bool) -> Consumer:
-        return self._fragment.consumer(self, self._subqueue, deletes)
-
-    @property
-    def fragment(self) -> Fragment:
-        """The fragment."""
-        return self._fragment
-
-    @property
-    def subqueue(self) -> SubQueueType:
-        """The subqueue of the fragment that it draws from."""
-        return self._subqueue
+        return self.fragment.consumer(self, self.subqueue, deletes)
 
     # --- to the fragment --------------------------------------------------------------------
 
     def demand(self, count: int, drain: bool) -> None:
         """Allow it to deliver up to this many more messages."""
         self.granted = count
-        self._fragment.submit(Demand(self._consumer, self.taken + count, drain))
+        self.fragment.submit(Demand(self._consumer, self.taken + count, drain))
 
     def show_interest(self) -> None:
         """Ask to be notified when messages wait there."""
-        self._fragment.submit(Interest(self._consumer))
+        self.fragment.submit(Interest(self._consumer))
 
     def settle(
         self, request: object | None, tokens: list[int], outcome: Outcome, overlay: Overlay | None
     ) -> None:
         """Settle locks of this fragment; `request` None wants no answer."""
         port = self if request is not None else None
-        self._fragment.submit(Settle(port, request, self._subqueue, tokens, outcome, overlay))
+        self.fragment.submit(Settle(port, request, self.subqueue, tokens, outcome, overlay))
 
     def close(self) -> None:
         """The link is gone; its locks stay until they lapse (LCK-7)."""
         self.is_closed = True
-        self._fragment.submit(Detach(self._consumer))
+        self.fragment.submit(Detach(self._consumer))
 
     # --- from the fragment ------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ configured, a peek shows only messages of the first fragment that answers with a
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.sections import parse_sections
@@ -32,17 +33,15 @@ POSITIONS_MAX: Final = 256
 """Positions a connection keeps; the oldest is forgotten, and its walk starts again."""
 
 
+@dataclass(eq=False, slots=True)
 class PeekPosition:
     """The position of one receiver's walk over several fragments."""
 
-    __slots__ = ("is_merged", "last", "next_numbers")
-
-    def __init__(self, next_numbers: dict[int, int], is_merged: bool) -> None:
-        self.next_numbers = next_numbers
-        """By fragment index, the number to continue from; absent fragments are skipped."""
-        self.is_merged = is_merged
-        self.last = -1
-        """The sequence number that the last answer ended with."""
+    next_numbers: dict[int, int]
+    """By fragment index, the number to continue from; absent fragments are skipped."""
+    is_merged: bool
+    last: int = -1
+    """The sequence number that the last answer ended with."""
 
 
 Found = tuple[Fragment, Held, bytes]

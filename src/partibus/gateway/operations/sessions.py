@@ -29,13 +29,13 @@ SESSIONS_MAX: Final = 10_000
 def renew_session_lock(request: "ManagementRequest") -> None:
     """Extend the lock of a session (SES-7)."""
     held = _reachable(request)
-    held.fragment.submit(RenewSession(_Renewal(request), held.session_id, held.lock))
+    held.fragment.submit(RenewSession(_Answer(request), held.session_id, held.lock))
 
 
 def get_session_state(request: "ManagementRequest") -> None:
     """The state of a session; null when there is none (SES-16)."""
     held = _reachable(request)
-    held.fragment.submit(GetSessionState(_StateAnswer(request), held.session_id, held.lock))
+    held.fragment.submit(GetSessionState(_Answer(request), held.session_id, held.lock))
 
 
 def set_session_state(request: "ManagementRequest") -> None:
@@ -46,7 +46,7 @@ def set_session_state(request: "ManagementRequest") -> None:
         raise ArgumentError("'session-state' must be binary or null.")
     if state is not None and len(state) > request.entity.message_bytes_max:
         raise too_large(request.entity)
-    port = _StateStored(request)
+    port = _Answer(request)
     held.fragment.submit(SetSessionState(port, held.session_id, held.lock, state))
 
 
@@ -73,44 +73,28 @@ def get_message_sessions(request: "ManagementRequest") -> None:
 
 
 @dataclass(eq=False, slots=True)
-class _Renewal:
-    """The answer to a renewal."""
+class _Answer:
+    """Answers a request about one session."""
 
     request: "ManagementRequest"
 
     def renewed(self, until_ms: Sequence[int]) -> None:
+        """The lock was renewed, or is lost."""
         if until_ms[0]:
             self.request.succeed({"expiration": Timestamp(until_ms[0])})
         else:
             self.request.fail(SessionLockLost())
 
-    def failed(self, error: BusError) -> None:
-        self.request.fail(error)
-
-
-@dataclass(eq=False, slots=True)
-class _StateAnswer:
-    """The answer with a session's state."""
-
-    request: "ManagementRequest"
-
     def state_found(self, state: bytes | None) -> None:
+        """The state was read."""
         self.request.succeed({"session-state": state})
 
-    def failed(self, error: BusError) -> None:
-        self.request.fail(error)
-
-
-@dataclass(eq=False, slots=True)
-class _StateStored:
-    """The answer that a session's state is durable."""
-
-    request: "ManagementRequest"
-
     def done(self, count: int) -> None:
+        """The state is durable."""
         self.request.succeed()
 
     def failed(self, error: BusError) -> None:
+        """Nothing was changed, or nothing can be read."""
         self.request.fail(error)
 
 

@@ -6,7 +6,6 @@ clients wait for them before they commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, InvalidOperation, NotImplementedHere
@@ -15,7 +14,7 @@ from partibus.fragment.commands import CancelScheduled
 from partibus.fragment.transactions.commands import SILENT, EnqueueNumbered, ReserveNumbers
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.deferred import by_fragment
-from partibus.gateway.operations.fanout import FanOut
+from partibus.gateway.operations.fanout import FanOut, FragmentPort
 from partibus.gateway.operations.locks import disposition
 from partibus.gateway.operations.schedule import messages_to_schedule, tell_numbers
 from partibus.gateway.transactions.enlistment import Settling, enlist_settlements, place_messages
@@ -29,18 +28,13 @@ Numbers = tuple[int, int]
 """The first of the reserved numbers, and the incarnation that they are valid for."""
 
 
-@dataclass(eq=False, slots=True)
-class NumbersPart:
+class NumbersPart(FragmentPort[Numbers]):
     """The port of one fragment that reserves numbers."""
 
-    fan_out: FanOut[Numbers]
-    part: int
+    __slots__ = ()
 
     def reserved(self, first_sequence: int, incarnation: int) -> None:
-        self.fan_out.put(self.part, (first_sequence, incarnation))
-
-    def failed(self, error: BusError) -> None:
-        self.fan_out.put_error(self.part, error)
+        self.put((first_sequence, incarnation))
 
 
 def update_disposition(request: "ManagementRequest", transaction: Transaction) -> None:

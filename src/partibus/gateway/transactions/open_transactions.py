@@ -49,15 +49,19 @@ class OpenTransactions:
 
     def begin(self, txn_id: bytes) -> Transaction:
         """The transaction that an operation is part of."""
-        transaction = self._by_id.get(txn_id)
-        if transaction is None or transaction.is_discharged:
-            raise TransactionUnknown
         now_ms = self.connection.gateway.monotonic_ms()
-        if transaction.is_due(now_ms):
-            transaction.expire()
+        transaction = self._open(txn_id, now_ms)
         transaction.begin(now_ms)
         assert transaction.deadline_ms is not None
         self.connection.wake_by(transaction.deadline_ms)
+        return transaction
+
+    def _open(self, txn_id: bytes, now_ms: int) -> Transaction:
+        transaction = self._by_id.get(txn_id)
+        if transaction is None or transaction.is_discharged:
+            raise TransactionUnknown
+        if transaction.is_due(now_ms):
+            transaction.expire()
         return transaction
 
     def require_room(self, byte_count: int) -> None:
@@ -91,11 +95,7 @@ class OpenTransactions:
 
     def discharge(self, txn_id: bytes, fail: bool, answer: Answer) -> None:
         """Commit a transaction, or roll it back."""
-        transaction = self._by_id.get(txn_id)
-        if transaction is None or transaction.is_discharged:
-            raise TransactionUnknown
-        if transaction.is_due(self.connection.gateway.monotonic_ms()):
-            transaction.expire()
+        transaction = self._open(txn_id, self.connection.gateway.monotonic_ms())
         if fail:
             del self._by_id[txn_id]
             transaction.roll_back(lambda: answer(None))

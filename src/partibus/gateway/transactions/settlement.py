@@ -6,7 +6,7 @@ until then (TXN-2, TXN-16). Called by receiving links.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from partibus.amqp.delivery import Delivery, TransactionalState, transactional_state
 from partibus.domain.address import parse_address
@@ -19,31 +19,14 @@ from partibus.gateway.links.source import Source, lock_of
 from partibus.gateway.transactions.enlistment import Settling, enlist_settlements
 
 if TYPE_CHECKING:
-    from partibus.gateway.connection import ClientConnection
-
-
-class ReceivingLink(Protocol):
-    """What a settlement needs of the link."""
-
-    path: str
-
-    @property
-    def connection(self) -> "ClientConnection":
-        """The connection that it belongs to."""
-        ...
-
-    @property
-    def session(self) -> object:
-        """The AMQP session that it is in."""
-        ...
-
-    def answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
-        """Report the outcome of settlements."""
-        ...
+    from partibus.gateway.links.outbound import OutboundLink
 
 
 def settle_in_transaction(
-    link: ReceivingLink, deliveries: Sequence[Delivery], state: TransactionalState, is_settled: bool
+    link: "OutboundLink",
+    deliveries: Sequence[Delivery],
+    state: TransactionalState,
+    is_settled: bool,
 ) -> None:
     """Collect settlements for the commit; `is_settled` means that no answer is wanted."""
     transactions = link.connection.transactions
