@@ -21,7 +21,7 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import LinkOwner, Receiver, Sender
 from partibus.client.management import Management
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, retried
 
 RETRYABLE: Final = frozenset(
     (
@@ -72,12 +72,7 @@ class Wire:
 
         So the work must be repeatable.
         """
-        patience = Patience(self.access.patience_s)
-        while True:
-            try:
-                return self.call(work)
-            except BulkError as error:
-                patience.bear(error)
+        return retried(self.access.patience_s, lambda: self.call(work))
 
     def call(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
         """Do something once, with a time limit: a lost answer never comes."""

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.options import SinkOptions
 from pyspark_servicebus.over_amqp.posting import AmqpTarget, describe
 from pyspark_servicebus.sink.bad_rows import bad_row_message
@@ -105,14 +105,8 @@ class Sink:
 
     def _found(self, path: str) -> Entity:
         access = self._access[path]
-        patience = Patience(access.patience_s)
-        while True:
-            try:
-                return (
-                    describe(access, path) if self._transport == "amqp" else discover(access, path)
-                )
-            except BulkError as error:
-                patience.bear(error)
+        look = describe if self._transport == "amqp" else discover
+        return retried(access.patience_s, lambda: look(access, path))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task; in an executor."""

@@ -11,7 +11,7 @@ from typing import Any
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error, retried
 from pyspark_servicebus.options import SourceOptions
 
 Answers = dict[int, dict[str, Any]]
@@ -38,13 +38,9 @@ class Reading:
 
     def refresh(self) -> Entity:
         """Ask the bus again where the fragments are; waits for an unreachable one."""
-        patience = Patience(self.options.patience_s)
-        while True:
-            try:
-                self._entity = discover(self.access, self.options.entity)
-                return self._entity
-            except BulkError as error:
-                patience.bear(error)
+        options = self.options
+        self._entity = retried(options.patience_s, lambda: discover(self.access, options.entity))
+        return self._entity
 
     @property
     def entity(self) -> Entity:

@@ -23,7 +23,7 @@ from pyspark_servicebus.errors import DataLoss, LossAdvice
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.reading import Reading
-from pyspark_servicebus.source.tasks import BusPartition, read_partition
+from pyspark_servicebus.source.tasks import read_task
 from pyspark_servicebus.source.trigger_gate import TriggerGate
 
 MESSAGES_MAX: Final = 10_000_000
@@ -132,9 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task; in an executor, without any state of the driver."""
-        if not isinstance(partition, BusPartition):
-            return iter(())  # Spark runs one task even for a read without partitions
-        return read_partition(partition, self._columns, self._advice if self._checks else None)
+        return read_task(partition, self._columns, self._advice if self._checks else None)
 
     def commit(self, end: Offset) -> None:
         """A batch is done; Spark calls this only when the next has begun, so `latestOffset`

@@ -21,7 +21,7 @@ from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
 from pyspark_servicebus.pipelines.lake.template import PathTemplate
 from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
-from pyspark_servicebus.source.tasks import BusPartition, read_partition
+from pyspark_servicebus.source.tasks import BusPartition
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 OPEN_FILES_MAX: Final = 32
@@ -197,10 +197,9 @@ def window_writer(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = TaskFiles(terms)
         reported: list[dict[str, Any]] = []
-        columns = tuple(terms.columns)
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                for messages in read_partition(parts[place], columns, advice):
+                for messages in parts[place].read(terms.columns, advice):
                     reported += files.add(messages)
         reported += files.close()
         yield pa.RecordBatch.from_pylist(reported, schema=REPORT_SCHEMA)
