@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, TypeVar
 
 from partibus.amqp import conditions
+from partibus.amqp.errors import AmqpError
 from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError
 from partibus.client.links import LinkOwner, Receiver, Sender
@@ -158,7 +159,7 @@ def wire_of(access: Access) -> Wire:
     return known
 
 
-def bus_error(error: RemoteError) -> BulkError:
+def bus_error(error: RemoteError | AmqpError) -> BulkError:
     """The error of the bus."""
     condition = error.condition
     return BulkError(condition, error.description or condition, condition in RETRYABLE)

@@ -227,9 +227,7 @@ class _Run:
     def _lag(self) -> dict[int, int]:
         """How many numbers each fragment has after the windows, as far as the bus answers."""
         positions = self._positions()
-        reported = good(
-            self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
-        )
+        reported = good(self._bus.ask("status", list(positions), sub_queue="none"), "status")
         return {
             index: max(answer["end"] - max(positions[index], FIRST_NUMBER), 0)
             for index, answer in reported.items()
@@ -244,7 +242,7 @@ class _Run:
         limits = {str(index): {"messages": SAMPLE_MESSAGES} for index in lag}
         positions = self._positions()
         starts = {index: positions[index] for index in lag}
-        plans = good(self._bus.ask("plan", "from", starts, sub_queue="none", limits=limits), "plan")
+        plans = good(self._bus.ask("plan", starts, sub_queue="none", limits=limits), "plan")
         count = sum(plan["count"] for plan in plans.values())
         size = sum(plan["bytes"] for plan in plans.values())
         return round(sum(lag.values()) * size / count) if count else 0

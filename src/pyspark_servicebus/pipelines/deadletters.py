@@ -211,7 +211,7 @@ def _fragments_up(bus: BusPlace, entity: EntityInfo) -> set[int]:
     reading = Reading(source_options(options, is_stream=False))
     try:
         indexes = reading.fragments()
-        return set(good(reading.ask("status", "fragments", indexes, sub_queue="deadletter"), "up"))
+        return set(good(reading.ask("status", indexes, sub_queue="deadletter"), "up"))
     except BulkError:
         return set()
     finally:

@@ -77,7 +77,7 @@ class Target:
                 entity = self._found()
                 letters = [letter for letter in letters if self._fits(letter, entity)]
                 letters = self._send(entity, letters)
-            except _Broken as broken:
+            except Broken as broken:
                 letters = broken.letters
                 self._entity = None
                 self._patience.bear(broken.error)
@@ -111,11 +111,11 @@ class Target:
         for location, mine in owners.items():
             try:
                 again += self._put(entity, location, mine, fields)
-            except _Broken as broken:
+            except Broken as broken:
                 again += broken.letters
                 error = broken.error
         if error is not None:
-            raise _Broken(again, error)
+            raise Broken(again, error)
         return again
 
     def _put(
@@ -144,9 +144,9 @@ class Target:
                         self._refuse_one(batch[row], condition, text)
         except BulkError as broken:
             unanswered = [letter for batch in batches[done:] for letter in batch]
-            raise _Broken(again + unanswered, broken) from None
+            raise Broken(again + unanswered, broken) from None
         if error is not None:
-            raise _Broken(again, error)
+            raise Broken(again, error)
         return []
 
     def _batches(self, letters: list[Letter]) -> Iterator[list[Letter]]:
@@ -208,8 +208,8 @@ def _keys(entity: Entity, letters: list[Letter]) -> list[str | None]:
     return [next((value for value in row if isinstance(value, str)), None) for row in rows]
 
 
-class _Broken(Exception):
-    """A call was interrupted; these letters have no answer yet."""
+class Broken(Exception):
+    """These letters have no answer yet, since a call was interrupted, or a temporary refusal."""
 
     def __init__(self, letters: list[Letter], error: BulkError) -> None:
         super().__init__(str(error))
@@ -241,8 +241,3 @@ def no_detection(path: str) -> BulkError:
         "requires_duplicate_detection, or write deliver=atLeastOnce.",
         False,
     )
-
-
-def broken(letters: list[Letter], error: BulkError) -> Exception:
-    """The exception for letters without an answer, or a temporary refusal."""
-    return _Broken(letters, error)

@@ -105,7 +105,7 @@ class BatchReader(TaskReader):
     def _plans(self, reading: Reading, starts: dict[int, int]) -> Answers:
         options = reading.options
         plans = reading.ask(
-            "plan", "from", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
+            "plan", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
         )
         return require(plans, "plan") if options.fails_on_data_loss else good(plans, "plan")
 

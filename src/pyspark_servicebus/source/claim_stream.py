@@ -41,7 +41,7 @@ class ClaimStream(StreamReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing is claimed yet."""
-        return self._offset(0, "", {})
+        return SourceOffset(generation=self.generation, batch=0, claim="", messages={}).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take no more than what waits now."""
@@ -70,27 +70,18 @@ class ClaimStream(StreamReader):
         if self._left is not None:
             for index, count in counts.items():
                 self._left[index] = max(0, self._left.get(index, 0) - count)
-        return self._offset(number + 1, name, counts, unsettled)
-
-    def _offset(
-        self,
-        batch: int,
-        claim: str,
-        messages: dict[int, int],
-        unsettled: dict[int, str] | None = None,
-    ) -> Offset:
         return SourceOffset(
             generation=self.generation,
-            batch=batch,
-            claim=claim,
-            messages=messages,
-            unsettled=unsettled or {},
+            batch=number + 1,
+            claim=name,
+            messages=counts,
+            unsettled=unsettled,
         ).as_json()
 
     def _status(self) -> Answers:
         patience_s = self.patience_s(self._left is not None)
         fragments = self.reading.fragments()
-        found = self.reading.ask("status", "fragments", fragments, patience_s=patience_s)
+        found = self.reading.ask("status", fragments, patience_s=patience_s)
         return good(found, "status")
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
@@ -120,7 +111,6 @@ class ClaimStream(StreamReader):
         self._take_over()
         return self.reading.ask(
             action,
-            "limits" if action == "claim" else "fragments",
             about,
             patience_s=patience_s,
             owner=self.options.claim_owner,
@@ -183,7 +173,7 @@ class ClaimStream(StreamReader):
             return
         patience_s = self.options.patience_s
         fragments = self.reading.fragments()
-        found = self.reading.ask("claims", "fragments", fragments, patience_s=patience_s)
+        found = self.reading.ask("claims", fragments, patience_s=patience_s)
         known = [
             claim["epoch"]
             for answer in good(found, "claims").values()

@@ -105,7 +105,6 @@ class CursorStream(StreamReader):
         """The number that the next message will have, of the fragments that answer."""
         reported = self.reading.ask(
             "status",
-            "fragments",
             self.reading.fragments(),
             patience_s=self.patience_s(self._last is not None),
             sub_queue=self.options.sub_queue,
@@ -148,7 +147,6 @@ class CursorStream(StreamReader):
     def _ask_plan(self, starts: dict[int, int], limits: dict[str, dict[str, int]]) -> Answers:
         return self.reading.ask(
             "plan",
-            "from",
             starts,
             patience_s=self.patience_s(self._last is not None),
             sub_queue=self.options.sub_queue,
@@ -173,7 +171,6 @@ class CursorStream(StreamReader):
     def _put(self, positions: dict[int, int], patience_s: float = 0.0) -> Answers:
         return self.reading.ask(
             "cursor.put",
-            "positions",
             positions,
             patience_s=patience_s,
             name=self.options.cursor,
