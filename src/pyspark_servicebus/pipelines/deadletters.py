@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.domain.duration import parse_duration
 from partibus.domain.errors import BusError
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import discover
-from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.arguments import script_main
@@ -165,7 +163,7 @@ def _goals(
                 f"with `partibus queue create {path}`, or name another."
             )
         if info.path not in fragments:
-            fragments[info.path] = _fragment_count(bus, info.path)
+            fragments[info.path] = len(discover(bus.access(info.path), info.path).locations)
         goals[index] = Destination(
             path=info.path,
             fragments=fragments[info.path],
@@ -173,11 +171,6 @@ def _goals(
             detects_duplicates=info.detects_duplicates,
         )
     return goals
-
-
-def _fragment_count(bus: BusPlace, path: str) -> int:
-    credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
-    return len(discover(Access(credentials, path, 0.0), path).locations)
 
 
 def _works(

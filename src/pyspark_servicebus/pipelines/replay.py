@@ -12,9 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import discover
-from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.pipelines.replaying.once import ReplayRun, forget
 from pyspark_servicebus.pipelines.replaying.report import ReplayReport, shown_message
@@ -57,11 +55,7 @@ class _Run:
     def __init__(self, spark: "SparkSession", settings: ReplaySettings, progress: Progress) -> None:
         self._spark, self._settings, self._progress = spark, settings, progress
         self._began = time.monotonic()
-        place = settings.bus
-        credentials = Credentials(
-            place.connection_string_ref, place.connection_string, place.ca_file
-        )
-        self._access = Access(credentials, settings.entity, settings.retry_ms / 1000)
+        self._access = settings.bus.access(settings.entity, settings.retry_ms / 1000)
         self._source = ReplaySource(spark, settings)
         self._known = load_positions(settings) or ReplayPositions(
             replay=replay_name(settings), started_ms=round(time.time() * 1000)
