@@ -7,7 +7,6 @@ would cost more than the rest. Other consumers are not affected: a cursor locks 
 `lake.target` makes it exactly-once.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,6 +26,7 @@ from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
 from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
+from pyspark_servicebus.pipelines.run.reports import JsonReport
 from pyspark_servicebus.source.cursor_stream import CursorStream
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.positions import cursor_positions, latest_positions
@@ -46,7 +46,7 @@ LOSS_ADVICE: Final = LossAdvice(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureReport:
+class CaptureReport(JsonReport):
     """What a run has captured."""
 
     entity: str
@@ -62,9 +62,6 @@ class CaptureReport:
     waiting: int | None = None
     """Messages behind the cursor at the end, if the bus answered."""
     seconds: float = 0.0
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
 
     def as_text(self) -> str:
         lines = [

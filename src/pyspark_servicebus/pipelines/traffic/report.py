@@ -101,12 +101,12 @@ class TrafficReport:
     taken_at: Time
     window_s: float
     entities_looked_at: int
-    entities: tuple[EntityTraffic, ...]
-    windows: tuple[TrafficWindow, ...]
-    fragments: tuple[FragmentTraffic, ...]
-    keys: tuple[KeyTraffic, ...]
+    entities: tuple[EntityTraffic, ...] = ()
+    windows: tuple[TrafficWindow, ...] = ()
+    fragments: tuple[FragmentTraffic, ...] = ()
+    keys: tuple[KeyTraffic, ...] = ()
     """The hottest of each entity."""
-    key_counts: Mapping[str, Mapping[int, int]] = field(repr=False)
+    key_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, repr=False)
     """Of each entity, how many keys have how many messages."""
     deliveries: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Of each entity, how many messages were delivered how often before."""
