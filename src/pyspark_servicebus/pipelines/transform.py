@@ -23,7 +23,7 @@ from pyspark_servicebus.pipelines.run.progress import (
 )
 from pyspark_servicebus.pipelines.run.reports import JsonReport
 from pyspark_servicebus.pipelines.run.session import keep_errors_quiet
-from pyspark_servicebus.pipelines.transforming.batches import BatchTerms, BatchWork, Counts
+from pyspark_servicebus.pipelines.transforming.batches import BatchWork, Counts
 from pyspark_servicebus.pipelines.transforming.check import Checked, check_transform
 from pyspark_servicebus.pipelines.transforming.outlets import query_id_in
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
@@ -161,7 +161,7 @@ def _writer(
         return outlet.stream(made, query_id)
     failures = settings.failure_outlet()
     inline = next((n for n, step in enumerate(steps, 1) if step.kind == "stateful"), 0)
-    terms = BatchTerms(
+    work = BatchWork(
         steps[inline:],
         Surroundings(settings.beside, None),
         settings.failures_max,
@@ -170,7 +170,7 @@ def _writer(
         lambda batch, batch_id: failures.write(batch, batch_id, query_id()),
         counts,
     )
-    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(BatchWork(terms))
+    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(work)
 
 
 def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":

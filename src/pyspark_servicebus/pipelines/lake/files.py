@@ -20,7 +20,7 @@ from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
 from pyspark_servicebus.pipelines.lake.template import PathTemplate
-from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
+from pyspark_servicebus.schema import RAW_COLUMN, arrow_of, arrow_schema
 from pyspark_servicebus.source.tasks import BusPartition
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -33,24 +33,12 @@ UNIQUE: Final = (
     "enqueued_sequence_number",
     "enqueued_time",
 )
-REPORT_SCHEMA: Final = pa.schema(
-    [
-        ("path", pa.string()),
-        ("staged", pa.string()),
-        ("fragment", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("first_enqueued_ms", pa.int64()),
-        ("last_enqueued_ms", pa.int64()),
-    ]
-)
-"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
 REPORT_DDL: Final = (
     "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
     "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
 )
+"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
+REPORT_SCHEMA: Final = arrow_of(REPORT_DDL)
 
 
 def _form(schema: pa.Schema) -> dict[str, Any]:
