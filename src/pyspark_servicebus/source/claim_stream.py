@@ -44,9 +44,8 @@ class ClaimStream(StreamReader):
         return SourceOffset(generation=self.generation, batch=0, claim="", messages={}).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take no more than what waits now."""
-        self.reading.refresh()
-        self._left = {}
+        """Note how many messages wait."""
+        super().prepareForTriggerAvailableNow()
         self._left = {index: answer["active"] for index, answer in self._status().items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -62,8 +61,7 @@ class ClaimStream(StreamReader):
         limits = self._limits(limit, set(unsettled))
         number = _number(start)
         name = f"batch {number}"
-        patience_s = self.patience_s(self._left is not None)
-        claimed = good(self._hold(name, limits, patience_s), "claim") if limits else {}
+        claimed = good(self._hold(name, limits, self.patience_s), "claim") if limits else {}
         counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
         if not counts:
             return start
@@ -79,9 +77,8 @@ class ClaimStream(StreamReader):
         ).as_json()
 
     def _status(self) -> Answers:
-        patience_s = self.patience_s(self._left is not None)
         fragments = self.reading.fragments()
-        found = self.reading.ask("status", fragments, patience_s=patience_s)
+        found = self.reading.ask("status", fragments, patience_s=self.patience_s)
         return good(found, "status")
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
@@ -148,8 +145,7 @@ class ClaimStream(StreamReader):
             return []
         assert self._renewal is not None
         with self._renewal.paused():
-            patience_s = self.patience_s(self._left is not None)
-            answers = self._change("settle", indexes, patience_s, start=name)
+            answers = self._change("settle", indexes, self.patience_s, start=name)
         lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
         if lost:
             owner = self.options.claim_owner

@@ -62,9 +62,8 @@ class CursorStream(StreamReader):
         return self._offset(positions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take no more than what is there now."""
-        self.reading.refresh()
-        self._last = {}
+        """Note where it has to end."""
+        super().prepareForTriggerAvailableNow()
         self._last = self._ends()
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -106,7 +105,7 @@ class CursorStream(StreamReader):
         reported = self.reading.ask(
             "status",
             self.reading.fragments(),
-            patience_s=self.patience_s(self._last is not None),
+            patience_s=self.patience_s,
             sub_queue=self.options.sub_queue,
         )
         return {index: answer["end"] for index, answer in good(reported, "status").items()}
@@ -148,7 +147,7 @@ class CursorStream(StreamReader):
         return self.reading.ask(
             "plan",
             starts,
-            patience_s=self.patience_s(self._last is not None),
+            patience_s=self.patience_s,
             sub_queue=self.options.sub_queue,
             limits=limits,
         )

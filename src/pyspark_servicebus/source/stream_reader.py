@@ -45,6 +45,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checks = options.fails_on_data_loss
         self._reading: Reading | None = reading or Reading(options)
         self._advice = advice
+        self._takes_what_is_there = False
+        """Whether it is an availableNow run."""
         self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,13 +111,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             byte_count = min(byte_count, limit.max_bytes)
         return messages, byte_count
 
-    def patience_s(self, takes_what_is_there: bool) -> float:
+    @property
+    def patience_s(self) -> float:
         """How long to wait for an unreachable fragment when planning.
 
         A continuous query tries again at its next trigger; one that ends when nothing waits would
         end without it.
         """
-        return self.options.patience_s if takes_what_is_there else 0.0
+        return self.options.patience_s if self._takes_what_is_there else 0.0
 
     def is_worth_it(self, waiting: int) -> bool:
         """Whether this many messages are enough for a batch, or have waited long enough."""
@@ -123,6 +126,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._gate.lets_through(waiting)
 
     # --- Spark's questions ----------------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take no more than what is there now."""
+        self._takes_what_is_there = True
+        self.reading.refresh()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """What the options allow; the other limit is kept in `latestOffset`."""
