@@ -11,7 +11,7 @@ import datetime
 import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -63,19 +63,17 @@ def _triaged(
     spark: "SparkSession", settings: DeadLetterSettings, progress: Progress
 ) -> DeadLetterReport:
     plan = prepared(settings)
-    rules = plan.rules
     if not plan.having:
-        return _report(settings, rules, plan.counted, None)
-    triage = Triage(rules, round(time.time() * 1000), settings.sample_characters)
+        return _report(settings, plan, None)
+    triage = Triage(plan.rules, round(time.time() * 1000), settings.sample_characters)
     frame = dead_letters(spark, settings.bus, plan.having, triage).persist()
     try:
         tables = Tables(frame, settings.samples)
-        report = _report(settings, rules, plan.counted, tables)
-        if not rules or settings.dry_run:
+        report = _report(settings, plan, tables)
+        if not plan.rules or settings.dry_run:
             progress.advanced(report.total, None, 0)
             return report
-        works = _works(settings, plan.having, rules, plan.goals, tables)
-        return _carried_out(settings, report, works, progress)
+        return _carried_out(settings, report, _works(settings, plan, tables), progress)
     finally:
         frame.unpersist()
 
@@ -112,18 +110,15 @@ def _count(entity: EntityInfo) -> int:
 
 
 def _report(
-    settings: DeadLetterSettings,
-    rules: tuple[Rule, ...],
-    counted: dict[str, int],
-    tables: Tables | None,
+    settings: DeadLetterSettings, plan: Prepared, tables: Tables | None
 ) -> DeadLetterReport:
     causes, left_off = tables.causes() if tables is not None else ((), 0)
     fitting = tables.fitting() if tables is not None else {}
     return DeadLetterReport(
         namespace=settings.bus.namespace(),
         taken_at=datetime.datetime.now(datetime.UTC),
-        entities_looked_at=len(counted),
-        counted={path: count for path, count in counted.items() if count},
+        entities_looked_at=len(plan.counted),
+        counted={path: count for path, count in plan.counted.items() if count},
         total=tables.total if tables is not None else 0,
         causes=causes,
         causes_left_off=left_off,
@@ -132,7 +127,7 @@ def _report(
         rules=tuple(
             RuleCount(rule=rule.name, action=rule.action, matched=matched, unfixable=unfixable)
             for rule, (matched, unfixable) in (
-                (rule, fitting.get(index, (0, 0))) for index, rule in enumerate(rules)
+                (rule, fitting.get(index, (0, 0))) for index, rule in enumerate(plan.rules)
             )
         ),
         without_rule=fitting.get(NO_RULE, (0, 0))[0],
@@ -173,27 +168,21 @@ def _goals(
     return goals
 
 
-def _works(
-    settings: DeadLetterSettings,
-    having: Sequence[EntityInfo],
-    rules: tuple[Rule, ...],
-    goals: Mapping[str, Mapping[int, Destination]],
-    tables: Tables,
-) -> list[EntityWork]:
+def _works(settings: DeadLetterSettings, plan: Prepared, tables: Tables) -> list[EntityWork]:
     """What has to be done, by entity."""
-    acting = [index for index, rule in enumerate(rules) if rule.action != "leave"]
+    acting = [index for index, rule in enumerate(plan.rules) if rule.action != "leave"]
     wanted = tables.wanted(acting)
     return [
         EntityWork(
             entity=entity.path,
             wanted=wanted[entity.path],
-            rules=rules,
-            goals=goals[entity.path],
+            rules=plan.rules,
+            goals=plan.goals[entity.path],
             wait_s=_wait_ms(settings, entity) / 1000,
             patience_s=settings.retry_ms / 1000,
             fragments_up=functools.partial(_fragments_up, settings.bus, entity),
         )
-        for entity in having
+        for entity in plan.having
         if entity.path in wanted
     ]
 
