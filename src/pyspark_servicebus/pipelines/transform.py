@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import (
     SILENT,
@@ -62,7 +63,7 @@ class TransformReport(JsonReport):
         if not self.batches:
             return f"{self.name}: nothing waits in {self.source}."
         failed = f", {self.failed:,} failed" if self.failed else ""
-        batches = "1 batch" if self.batches == 1 else f"{self.batches:,} batches"
+        batches = counted(self.batches, "batch", "batches")
         return (
             f"{self.name}: {self.read:,} messages of {self.source} read, {self.written:,} sent on"
             f"{failed}; {batches} in {self.seconds:.1f} s."
