@@ -27,7 +27,7 @@ from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.pipelines.run.reports import JsonReport
-from pyspark_servicebus.source.cursor_stream import CursorStream
+from pyspark_servicebus.source.cursor_stream import FIRST_NUMBER, CursorStream
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.positions import cursor_positions, latest_positions
 from pyspark_servicebus.source.reading import Reading, good
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["CaptureReport", "CaptureSettings", "capture", "main"]
 LOOK_EVERY_S_MAX: Final = 5.0
 LOOK_EVERY_S_MIN: Final = 0.2
-FIRST_NUMBER: Final = 1
 SAMPLE_MESSAGES: Final = 64
 LOSS_ADVICE: Final = LossAdvice(
     "Capture into another target", "accept the loss (accept_loss, --accept-loss)"

@@ -58,10 +58,8 @@ class ReplaySource:
     def __init__(self, spark: "SparkSession", settings: ReplaySettings) -> None:
         self._spark, self._settings = spark, settings
         self._files = found_files(settings.source)
-        self._known = {file.path: file for file in self._files if file.fragments}
         frame = self._read(self._files)
         self._check(frame.columns)
-        self.columns = frame.columns
         self._chosen(frame)  # an invalid filter is reported now
 
     def _read(self, files: Iterable[CapturedFile]) -> "DataFrame":

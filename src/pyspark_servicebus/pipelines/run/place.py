@@ -32,10 +32,6 @@ class EntityInfo:
     """Its properties and counts, by their names in snake case."""
 
     @property
-    def requires_session(self) -> bool:
-        return bool(self.fields.get("requires_session"))
-
-    @property
     def detects_duplicates(self) -> bool:
         return bool(self.fields.get("requires_duplicate_detection"))
 
