@@ -77,8 +77,8 @@ class AmqpTarget(Target):
             self._entity = describe(self.access, self.path)
         return self._entity
 
-    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Send all of them; returns those to retry after a pause."""
+    def _send(self, entity: Entity, letters: list[Letter]) -> None:
+        """Send all of them; Broken has those to retry after a pause."""
         parcels = self._parcels(entity, letters)
         again: list[Letter] = []
         error: BulkError | None = None
@@ -101,7 +101,6 @@ class AmqpTarget(Target):
             parcels = [_single(letter) for letter in refused]
         if error is not None:
             raise Broken(again, error)
-        return []
 
     def _offer(self, parcels: Sequence[Parcel]) -> tuple[Outcomes, BulkError | None]:
         """The outcome of each parcel; those without one got the error."""

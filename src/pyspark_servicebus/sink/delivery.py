@@ -76,7 +76,8 @@ class Target:
             try:
                 entity = self._found()
                 letters = [letter for letter in letters if self._fits(letter, entity)]
-                letters = self._send(entity, letters)
+                self._send(entity, letters)
+                letters = []
             except Broken as broken:
                 letters = broken.letters
                 self._entity = None
@@ -84,7 +85,9 @@ class Target:
             except BulkError as error:
                 if error.condition == NOT_FOUND:
                     # A missing entity that a row names is the row's fault.
-                    letters = self._refuse_all(letters, error)
+                    for letter in letters:
+                        self._refuse_one(letter, error.condition, error.text)
+                    letters = []
                 else:
                     self._patience.bear(error)
 
@@ -101,8 +104,8 @@ class Target:
         self._refuse_one(letter, *too_large(letter, entity))
         return False
 
-    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Put all of them; returns those to retry after a pause."""
+    def _send(self, entity: Entity, letters: list[Letter]) -> None:
+        """Put all of them; Broken has those to retry after a pause."""
         again: list[Letter] = []
         error: BulkError | None = None
         owners = by_owner(entity, letters)
@@ -110,18 +113,17 @@ class Target:
         fields = {"keyless_here": True} if len(owners) > 1 else {}
         for location, mine in owners.items():
             try:
-                again += self._put(entity, location, mine, fields)
+                self._put(entity, location, mine, fields)
             except Broken as broken:
                 again += broken.letters
                 error = broken.error
         if error is not None:
             raise Broken(again, error)
-        return again
 
     def _put(
         self, entity: Entity, location: str, letters: list[Letter], fields: dict[str, bool]
-    ) -> list[Letter]:
-        """Put letters at one place; returns those to retry after a pause."""
+    ) -> None:
+        """Put letters at one place; Broken has those to retry after a pause."""
         flight = flight_of(entity.path, self.access)
         batches = list(self._batches(letters))
         again: list[Letter] = []
@@ -147,7 +149,6 @@ class Target:
             raise Broken(again + unanswered, broken) from None
         if error is not None:
             raise Broken(again, error)
-        return []
 
     def _batches(self, letters: list[Letter]) -> Iterator[list[Letter]]:
         batch: list[Letter] = []
@@ -160,11 +161,6 @@ class Target:
                 batch, byte_count = [], 0
         if batch:
             yield batch
-
-    def _refuse_all(self, letters: list[Letter], error: BulkError) -> list[Letter]:
-        for letter in letters:
-            self._refuse_one(letter, error.condition, error.text)
-        return []
 
     def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
         self.refused += 1

@@ -30,7 +30,8 @@ class TaskReader(DataSourceReader):
     """A reader whose `partitions` are planned on the driver, with the options."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options: SourceOptions | None = options
+        self.options = options
+        """Only on the driver."""
         self._columns = options.columns
         self._advice: LossAdvice | None = None
         """What to do about missing messages; None where they are no error."""
@@ -38,12 +39,6 @@ class TaskReader(DataSourceReader):
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secrets.
         return {"_columns": self._columns, "_advice": self._advice}
-
-    @property
-    def options(self) -> SourceOptions:
-        """The options; only on the driver."""
-        assert self._options is not None
-        return self._options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""

@@ -35,7 +35,7 @@ class ClaimStream(StreamReader):
         self._settled: dict[int, str] = {}
         self._left: dict[int, int] | None = None
         """What an availableNow run may still take."""
-        self._renewal: ClaimRenewal | None = ClaimRenewal(self._change, options.claim_ms)
+        self._renewal = ClaimRenewal(self._change, options.claim_ms)
 
     # --- offsets --------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class ClaimStream(StreamReader):
         done = self.resume(start)
         unsettled = self._settle(done) if done is not None else {}
         limits = self._limits(limit, set(unsettled))
-        number = _number(start)
+        number = SourceOffset.from_json(start).batch or 0
         name = f"batch {number}"
         claimed = good(self._hold(name, limits, self.patience_s), "claim") if limits else {}
         counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
@@ -117,7 +117,6 @@ class ClaimStream(StreamReader):
 
     def _hold(self, name: str, limits: dict[int, dict[str, int]], patience_s: float = 0) -> Answers:
         """Claim, and renew the claim from now on."""
-        assert self._renewal is not None
         with self._renewal.paused():
             answers = self._change(
                 "claim", limits, patience_s, start=name, duration_ms=self.options.claim_ms
@@ -143,7 +142,6 @@ class ClaimStream(StreamReader):
         """Settle one claim; returns the fragments where that failed."""
         if not indexes:
             return []
-        assert self._renewal is not None
         with self._renewal.paused():
             answers = self._change("settle", indexes, self.patience_s, start=name)
         lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
@@ -180,8 +178,7 @@ class ClaimStream(StreamReader):
 
     def stop(self) -> None:
         """Also end the renewal: a claim that is not settled lapses, or the next run takes it."""
-        if self._renewal is not None:
-            self._renewal.stop()
+        self._renewal.stop()
         super().stop()
 
     # --- tasks ----------------------------------------------------------------------------
@@ -223,8 +220,3 @@ class ClaimStream(StreamReader):
                 owner=owner,
                 fragment=min(missing),
             )
-
-
-def _number(start: Offset) -> int:
-    """The number of the batch that an offset ends."""
-    return SourceOffset.from_json(start).batch or 0

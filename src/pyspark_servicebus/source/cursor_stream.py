@@ -140,17 +140,14 @@ class CursorStream(StreamReader):
         in_bytes = share_bytes(byte_count, backlog)
         starts = {index: positions[index] for index, share in shares.items() if share}
         limits = {str(i): {"messages": shares[i], "bytes": in_bytes[i]} for i in starts}
-        reported = self._ask_plan(starts, limits)
-        return {index: self._capped(index, plan) for index, plan in good(reported, "plan").items()}
-
-    def _ask_plan(self, starts: dict[int, int], limits: dict[str, dict[str, int]]) -> Answers:
-        return self.reading.ask(
+        reported = self.reading.ask(
             "plan",
             starts,
             patience_s=self.patience_s,
             sub_queue=self.options.sub_queue,
             limits=limits,
         )
+        return {index: self._capped(index, plan) for index, plan in good(reported, "plan").items()}
 
     def _capped(self, index: int, plan: dict[str, Any]) -> dict[str, Any]:
         """Not beyond the end of this run; how many messages are before it is unknown."""

@@ -40,32 +40,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reading: Reading | None = None,
         advice: LossAdvice = LossAdvice(),  # noqa: B008 - it is immutable
     ) -> None:
-        self._options: SourceOptions | None = options
+        self.options = options
+        """Only on the driver, as is the entity."""
+        self.reading = reading or Reading(options)
         self._columns = options.columns
         self._checks = options.fails_on_data_loss
-        self._reading: Reading | None = reading or Reading(options)
         self._advice = advice
         self._takes_what_is_there = False
         """Whether it is an availableNow run."""
-        self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
+        self._gate = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secrets; nor any state of the driver.
         return {"_columns": self._columns, "_checks": self._checks, "_advice": self._advice}
 
     # --- what every mode needs ------------------------------------------------------------
-
-    @property
-    def options(self) -> SourceOptions:
-        """The options; only on the driver."""
-        assert self._options is not None
-        return self._options
-
-    @property
-    def reading(self) -> Reading:
-        """The entity; only on the driver."""
-        assert self._reading is not None
-        return self._reading
 
     @property
     def generation(self) -> int:
@@ -122,7 +111,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def is_worth_it(self, waiting: int) -> bool:
         """Whether this many messages are enough for a batch, or have waited long enough."""
-        assert self._gate is not None
         return self._gate.lets_through(waiting)
 
     # --- Spark's questions ----------------------------------------------------------------
