@@ -118,13 +118,9 @@ class Flight:
         answer: Fields = json.loads(result.body.to_pybytes())
         return answer
 
-    def read(self, location: str, **ticket: object) -> Iterator[pa.RecordBatch]:
-        """Messages of one fragment, batch by batch."""
-        for batch, _ in self.chunks(location, **ticket):
-            yield batch
-
     def chunks(self, location: str, **ticket: object) -> Iterator[Chunk]:
-        """The same, with what the bus reports about each batch of a filtered read."""
+        """Messages of one fragment, batch by batch, each with what the bus reports about it if the
+        read is filtered."""
         request = json.dumps({"entity": self._entity, **ticket}).encode()
         try:
             options = self._options(CALL_SECONDS_MAX)

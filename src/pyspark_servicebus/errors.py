@@ -11,8 +11,9 @@ import contextlib
 import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark.errors import PySparkException
 
@@ -39,8 +40,7 @@ _ASKED_PAUSE: Final = re.compile(r"wait (\d+) seconds? and try again", re.IGNORE
 CLAIM_BACK_S: Final = 10.0
 """How long a task waits for a missing claim: one that lapsed while the bus was unreachable is taken
 back by the driver, as long as nobody else has touched its messages."""
-
-
+_T = TypeVar("_T")
 _CONDITION: Final = re.compile(r"\[(SERVICEBUS_[A-Z_]+(?:\.[A-Z_]+)?)\]")
 
 
@@ -193,6 +193,16 @@ class Patience:
         if self._lapsed_at is None:
             self._lapsed_at = now
         return now < self._lapsed_at + CLAIM_BACK_S
+
+
+def retried(seconds: float, work: Callable[[], _T]) -> _T:
+    """Do something that may be repeated; what may work later is retried until the time is up."""
+    patience = Patience(seconds)
+    while True:
+        try:
+            return work()
+        except BulkError as error:
+            patience.bear(error)
 
 
 def asked_pause_s(text: str) -> float:

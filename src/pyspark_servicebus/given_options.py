@@ -5,14 +5,15 @@ everything that is wrong at once. `options` says which options there are and whi
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from partibus.domain.errors import ArgumentError
-from partibus.domain.quantities import duration_ms, size_bytes
+from partibus.domain.quantities import duration_ms, moment_ms, size_bytes
 from pyspark_servicebus.errors import ServiceBusError
 
 MEBIBYTE: Final = 1024 * 1024
+_Default = TypeVar("_Default", int, None)
 
 
 class OptionsError(ServiceBusError, ValueError):
@@ -62,27 +63,24 @@ class Given:
         return int(value)
 
     def duration_ms(self, name: str, default: int) -> int:
-        value = self.text(name)
-        if value is None:
-            return default
-        try:
-            # A bare number is in milliseconds.
-            return int(value) if value.isdecimal() else duration_ms(value.strip().lower())
-        except ArgumentError as error:
-            self.complaints.append(f"{name}: {error.text}")
-            return default
+        return self._quantity(name, default, _milliseconds)
 
     def size(self, name: str, default: int) -> int:
+        size = self._quantity(name, default, size_bytes)
+        text = f"{name}: '{self.text(name)}' is not a valid size; it must be above 0."
+        self.complain(not size, text)
+        return size or default
+
+    def moment_ms(self, name: str) -> int | None:
+        return self._quantity(name, None, moment_ms)
+
+    def _quantity(self, name: str, default: _Default, read: Callable[[str], int]) -> int | _Default:
         value = self.text(name)
-        if value is None:
-            return default
         try:
-            size = size_bytes(value)
+            return default if value is None else read(value)
         except ArgumentError as error:
             self.complaints.append(f"{name}: {error.text}")
             return default
-        self.complain(not size, f"{name}: '{value}' is not a valid size; it must be above 0.")
-        return size or default
 
     def names(self, name: str) -> tuple[str, ...]:
         value = self.text(name) or ""
@@ -95,6 +93,11 @@ class Given:
     def finish(self) -> None:
         if self.complaints:
             raise OptionsError("the options cannot be used:", self.complaints)
+
+
+def _milliseconds(text: str) -> int:
+    """A bare number is in milliseconds."""
+    return int(text) if text.isdecimal() else duration_ms(text.strip().lower())
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from partibus.domain.errors import ArgumentError
-from partibus.domain.quantities import moment_ms
 from pyspark_servicebus.choices import complain_of_choice
 from pyspark_servicebus.credentials import Credentials, given_credentials
 from pyspark_servicebus.given_options import MEBIBYTE, Given
@@ -188,7 +186,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
         starting_position=position,
         starting_timestamp_ms=timestamp_ms,
         starting_positions=positions,
-        ending_timestamp_ms=_timestamp_ms(given, "endingTimestamp"),
+        ending_timestamp_ms=given.moment_ms("endingTimestamp"),
         ending_positions=_positions(given, "endingPositionsByFragment"),
         messages_per_trigger=given.number("maxMessagesPerTrigger", None),
         bytes_per_trigger=given.size("maxBytesPerTrigger", BYTES_PER_TRIGGER),
@@ -302,18 +300,9 @@ def _starting(given: Given) -> tuple[str | None, int | None, dict[int, int]]:
     )
     return (
         position,
-        _timestamp_ms(given, "startingTimestamp"),
+        given.moment_ms("startingTimestamp"),
         _positions(given, "startingPositionsByFragment"),
     )
-
-
-def _timestamp_ms(given: Given, name: str) -> int | None:
-    text = given.text(name)
-    try:
-        return None if text is None else moment_ms(text)
-    except ArgumentError as error:
-        given.complain(True, f"{name}: {error.text}")
-        return None
 
 
 def _positions(given: Given, name: str) -> dict[int, int]:

@@ -85,8 +85,22 @@ def spark_schema(names: list[str]) -> StructType:
     return StructType([StructField(name, types[name], True) for name in names])
 
 
+def arrow_of(ddl: str) -> "pa.Schema":
+    """The columns of a table for Arrow, from what Spark gets: `path string, rows bigint`."""
+    import pyarrow as pa
+
+    kinds = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+    parts = [part.split() for part in ddl.split(", ")]
+    return pa.schema([(name, kinds[kind]) for name, kind in parts])
+
+
 def arrow_schema(names: list[str]) -> "pa.Schema":
-    """The same for Arrow, which is imported here: options are read without it."""
+    """The columns of messages for Arrow, which is imported here: options are read without it."""
     import pyarrow as pa
 
     arrow = {

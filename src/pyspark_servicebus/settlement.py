@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from partibus.amqp import conditions
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import source_options
@@ -59,12 +58,10 @@ def settle(
         raise OptionsError(f"outcome: '{outcome}' is not one of {', '.join(OUTCOMES)}.")
     if missing := {LOCK_COLUMN, "sequence_number"} - set(frame.columns):
         raise OptionsError(f"settle: the frame has no column {min(missing)}; keep it in the query.")
-    from pyspark_servicebus.over_amqp.holding import Place
+    from pyspark_servicebus.over_amqp.holding import place_of
 
     found = source_options({**options, "mode": "peeklock", "transport": "amqp"}, is_stream=False)
-    access = Access(found.credentials, found.entity, found.patience_s)
-    place = Place(found.entity, found.sub_queue, access)
-    work = settling(place, OUTCOMES[outcome], reason, description)
+    work = settling(place_of(found), OUTCOMES[outcome], reason, description)
     locks = frame.select(LOCK_COLUMN, "sequence_number")
     counts = locks.mapInArrow(work, "settled long, lost long").agg(f.sum("settled"), f.sum("lost"))
     row = counts.first()

@@ -277,4 +277,4 @@ def test_a_lost_claim_has_a_name_of_its_own(bus: Bus) -> None:
     location = query.reader.reading.entity.locations[0]
     assert location is not None
     with pytest.raises(ClaimLost):
-        list(flight.read(location, fragment=0, mode="claim", owner="job", start="batch 99"))
+        list(flight.chunks(location, fragment=0, mode="claim", owner="job", start="batch 99"))

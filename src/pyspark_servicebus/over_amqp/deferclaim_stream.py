@@ -6,23 +6,21 @@ when Spark asks for the next batch, which it does only once this one is in its c
 earlier run deferred and no offset names becomes part of the next batch, so nothing is left behind.
 """
 
+import functools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import CLAIM_FENCED, BulkError, Patience
+from pyspark_servicebus.errors import CLAIM_FENCED, BulkError, retried
 from pyspark_servicebus.options import SourceOptions
-from pyspark_servicebus.over_amqp import tasks
 from pyspark_servicebus.over_amqp.claim_files import CLAIM, INTENT, ClaimFiles
 from pyspark_servicebus.over_amqp.deferral import Deferral
-from pyspark_servicebus.over_amqp.holding import Holding, Place, portioned
+from pyspark_servicebus.over_amqp.holding import Holding, Place, place_of, portioned
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import SetPartition
 from pyspark_servicebus.over_amqp.wire import Wire
@@ -57,11 +55,10 @@ class DeferClaimStream(StreamReader):
         """The connection to the bus and the records; this run fences off any earlier one."""
         if self._opened is None:
             options = self.options
-            access = Access(options.credentials, options.entity, options.patience_s)
-            place = Place(options.entity, options.sub_queue, access)
+            place = place_of(options)
             files = ClaimFiles(options.claim_location)
             files.take_over(self._run, place.path)
-            wire = Wire(access)
+            wire = Wire(place.access)
             self._opened = place, wire, files, Deferral(wire, place.path, options.claim_owner)
         return self._opened
 
@@ -129,15 +126,10 @@ class DeferClaimStream(StreamReader):
             )
             held = held or []
         self._held = (name, held)
-        checks = self.options.fails_on_data_loss
         return [
-            SetPartition(place, [one.number for one in some], checks)
+            SetPartition(place, [one.number for one in some])
             for some in portioned(held, self.options.partitions_min)
         ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task; in an executor, without any state of the driver."""
-        return tasks.read(partition, self._columns)
 
     def stop(self) -> None:
         """Close the connection; Spark does not always call this."""
@@ -184,7 +176,8 @@ class DeferClaimStream(StreamReader):
         mean = byte_count // FIRST_CHUNK or 1
         while not self._is_over and taken + len(held) < messages and byte_count > 0:
             room = min(CHUNK_MESSAGES, messages - taken - len(held), byte_count // mean + 1)
-            received = self._receive(wire, place.path, room)
+            patience_s = self.options.patience_s
+            received = retried(patience_s, functools.partial(receive, wire, place.path, room))
             if not received:
                 break
             holdings = [one.holding for one in received]
@@ -194,14 +187,6 @@ class DeferClaimStream(StreamReader):
             byte_count, mean = byte_count - size, size // len(received) + 1
             self._is_over = self._is_past(received)
         return held
-
-    def _receive(self, wire: Wire, path: str, count: int) -> list[Received]:
-        patience = Patience(self.options.patience_s)
-        while True:
-            try:
-                return receive(wire, path, count)
-            except BulkError as error:
-                patience.bear(error)
 
     def _is_past(self, received: Sequence[Received]) -> bool:
         """Whether all of these arrived after the availableNow run began."""

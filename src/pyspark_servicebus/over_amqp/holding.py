@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_servicebus.access import Access
+from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.over_amqp.wire import DEAD_LETTERS
 from pyspark_servicebus.source.planning import TASK_BYTES, TASK_MESSAGES
 
@@ -30,6 +31,12 @@ class Place:
     def path(self) -> str:
         """The path used by links."""
         return self.entity + (DEAD_LETTERS if self.sub_queue == "deadletter" else "")
+
+
+def place_of(options: SourceOptions) -> Place:
+    """Where these options read, with a token for it."""
+    access = Access(options.credentials, options.entity, options.patience_s)
+    return Place(options.entity, options.sub_queue, access)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,20 @@ is only at least once.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError, Patience
 from pyspark_servicebus.options import SourceOptions
-from pyspark_servicebus.over_amqp import tasks
-from pyspark_servicebus.over_amqp.batch_reader import AmqpReader
-from pyspark_servicebus.over_amqp.holding import Place, portioned
+from pyspark_servicebus.over_amqp.holding import place_of, portioned
 from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import LockedPartition
 from pyspark_servicebus.over_amqp.wire import Wire
+from pyspark_servicebus.source.batch_reader import TaskReader
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.stream_reader import StreamReader
 
@@ -37,10 +34,9 @@ class LockedMessages:
     """The driver's side: receives under locks, and makes tasks of it."""
 
     def __init__(self, options: SourceOptions) -> None:
-        access = Access(options.credentials, options.entity, options.patience_s)
-        self.place = Place(options.entity, options.sub_queue, access)
+        self.place = place_of(options)
         self._options = options
-        self.wire = Wire(access)
+        self.wire = Wire(self.place.access)
 
     def take(self) -> list[Received]:
         """The available messages, within the limits of a batch; waits for an unreachable bus."""
@@ -85,7 +81,7 @@ class LockedMessages:
         ]
 
 
-class PeekLockReader(AmqpReader):
+class PeekLockReader(TaskReader):
     """`spark.read` with locks: every plan of the read locks its own messages."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -170,10 +166,6 @@ class PeekLockStream(StreamReader):
             self._receive(number)
         assert self._locked is not None
         return self._locked.tasks(self._taken)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task; in an executor, without any state of the driver."""
-        return tasks.read(partition, self._columns)
 
     def stop(self) -> None:
         """Close the connections; Spark does not always call this."""

@@ -17,8 +17,8 @@ from partibus.client.message_columns import MessageColumns
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity
 from pyspark_servicebus.errors import UNREACHABLE, BulkError
-from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, wire_of
-from pyspark_servicebus.sink.delivery import Letter, Target, broken
+from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, bus_error, wire_of
+from pyspark_servicebus.sink.delivery import Broken, Letter, Target
 
 WINDOW: Final = 16
 """Batches that are sent and not yet confirmed."""
@@ -77,8 +77,8 @@ class AmqpTarget(Target):
             self._entity = describe(self.access, self.path)
         return self._entity
 
-    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Send all of them; returns those to retry after a pause."""
+    def _send(self, entity: Entity, letters: list[Letter]) -> None:
+        """Send all of them; Broken has those to retry after a pause."""
         parcels = self._parcels(entity, letters)
         again: list[Letter] = []
         error: BulkError | None = None
@@ -92,16 +92,15 @@ class AmqpTarget(Target):
                     self._patience.renew()
                 elif outcome is _UNKNOWN or outcome.condition in RETRYABLE:
                     again += parcel.letters
-                    error = fault or _told(outcome)
+                    error = fault or bus_error(outcome)
                 elif len(parcel.letters) > 1:
                     refused += parcel.letters
                 else:
-                    reported = _told(outcome)
+                    reported = bus_error(outcome)
                     self._refuse_one(parcel.letters[0], reported.condition, reported.text)
             parcels = [_single(letter) for letter in refused]
         if error is not None:
-            raise broken(again, error)
-        return []
+            raise Broken(again, error)
 
     def _offer(self, parcels: Sequence[Parcel]) -> tuple[Outcomes, BulkError | None]:
         """The outcome of each parcel; those without one got the error."""
@@ -149,11 +148,6 @@ def _single(letter: Letter) -> Parcel:
     parcel = Parcel((None, None))
     parcel.add(letter)
     return parcel
-
-
-def _told(error: AmqpError) -> BulkError:
-    condition = error.condition
-    return BulkError(condition, error.description or condition, condition in RETRYABLE)
 
 
 def _text(value: object) -> str | None:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import SourceOptions
-from pyspark_servicebus.over_amqp.batch_reader import AmqpReader
 from pyspark_servicebus.over_amqp.deferclaim_stream import DeferClaimStream
-from pyspark_servicebus.over_amqp.holding import Place
+from pyspark_servicebus.over_amqp.holding import place_of
 from pyspark_servicebus.over_amqp.peeklock import PeekLockReader, PeekLockStream
 from pyspark_servicebus.over_amqp.ranges import cut
 from pyspark_servicebus.over_amqp.tasks import RangePartition
 from pyspark_servicebus.over_amqp.wire import Wire
+from pyspark_servicebus.source.batch_reader import TaskReader
 from pyspark_servicebus.source.stream_reader import StreamReader
 
 
@@ -30,15 +29,14 @@ def stream_reader(options: SourceOptions) -> StreamReader:
     return PeekLockStream(options) if options.mode == "peeklock" else DeferClaimStream(options)
 
 
-class PeekReader(AmqpReader):
+class PeekReader(TaskReader):
     """A snapshot over AMQP."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range; a single one where the ranges are unknown."""
         options = self.options
-        access = Access(options.credentials, options.entity, options.patience_s)
-        place = Place(options.entity, options.sub_queue, access)
-        wire = Wire(access)
+        place = place_of(options)
+        wire = Wire(place.access)
         try:
             ranges = cut(wire, place.path, options.partitions_min)
         finally:

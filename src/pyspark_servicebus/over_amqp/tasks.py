@@ -8,9 +8,9 @@ long as they exist.
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 
 from pyspark_servicebus.errors import DataLoss, LossAdvice, Patience
 from pyspark_servicebus.over_amqp.browse import PAGE_MESSAGES, Page, walk_all, walk_range, walk_set
@@ -20,102 +20,95 @@ from pyspark_servicebus.over_amqp.ranges import Range
 from pyspark_servicebus.over_amqp.wire import Wire, wire_of
 from pyspark_servicebus.schema import LOCK_COLUMN
 from pyspark_servicebus.source.decode import Decoder
+from pyspark_servicebus.source.tasks import Task
 
 
-class RangePartition(InputPartition):
+@dataclass(eq=False, repr=False)
+class RangePartition(Task):
     """Ranges of numbers; no ranges mean everything."""
 
-    def __init__(self, place: Place, ranges: Sequence[Range] | None) -> None:
-        super().__init__(None)
-        self.place = place
-        self.ranges = ranges
+    place: Place
+    ranges: Sequence[Range] | None
+
+    def read(self, columns: Sequence[str], advice: LossAdvice | None) -> Iterator[pa.RecordBatch]:
+        place = self.place
+        wire = wire_of(place.access)
+        decoder = Decoder(columns, place.entity)
+        pages: Iterable[Page]
+        if self.ranges is None:
+            pages = walk_all(wire, place.path)
+        else:
+            pages = itertools.chain.from_iterable(
+                walk_range(wire, place.path, first, last) for first, last in self.ranges
+            )
+        for page in pages:
+            yield decoder.table([message for _, message in page])
 
     def __repr__(self) -> str:
         return f"RangePartition({self.place.path}, {self.ranges or 'all'})"
 
 
-class SetPartition(InputPartition):
+@dataclass(eq=False, repr=False)
+class SetPartition(Task):
     """Deferred messages by their numbers."""
 
-    def __init__(self, place: Place, numbers: Sequence[int], checks: bool) -> None:
-        super().__init__(None)
-        self.place = place
-        self.numbers = numbers
-        self.checks = checks
+    place: Place
+    numbers: Sequence[int]
+
+    def read(self, columns: Sequence[str], advice: LossAdvice | None) -> Iterator[pa.RecordBatch]:
+        place = self.place
+        wire = wire_of(place.access)
+        decoder = Decoder(columns, place.entity)
+        missing = set(self.numbers)
+        patience = Patience(place.access.patience_s)
+        while missing:
+            for page in _pages(wire, place.path, sorted(missing)):
+                missing.difference_update(number for number, _ in page)
+                patience.renew()
+                table = decoder.table([message for _, message in page], hidden=CLAIM_PROPERTY)
+                yield _all_deferred(table)
+            # A fragment whose store is down returns nothing; it may be back soon.
+            if missing and not patience.wait():
+                break
+        if missing and advice is not None:
+            raise _loss(place.path, missing, advice)
 
     def __repr__(self) -> str:
         return f"SetPartition({self.place.path}, {len(self.numbers)} messages)"
 
 
-class LockedPartition(InputPartition):
+@dataclass(eq=False, repr=False)
+class LockedPartition(Task):
     """Locked messages as received: they could not be read again with certainty."""
 
-    def __init__(self, entity: str, messages: Sequence[bytes], tokens: Sequence[str]) -> None:
-        super().__init__(None)
-        self.entity = entity
-        self.messages = messages
-        self.tokens = tokens
+    entity: str
+    messages: Sequence[bytes]
+    tokens: Sequence[str]
+
+    def read(self, columns: Sequence[str], advice: LossAdvice | None) -> Iterator[pa.RecordBatch]:
+        decoder = Decoder([name for name in columns if name != LOCK_COLUMN], self.entity)
+        for at in range(0, len(self.messages), PAGE_MESSAGES):
+            table = decoder.table(self.messages[at : at + PAGE_MESSAGES])
+            tokens = pa.array(self.tokens[at : at + PAGE_MESSAGES], pa.string())
+            arrays = [tokens if name == LOCK_COLUMN else table.column(name) for name in columns]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def __repr__(self) -> str:
         return f"LockedPartition({self.entity}, {len(self.messages)} messages)"
 
 
-# --- in the executor ------------------------------------------------------------------------------
-
-
-def read(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The messages of one task."""
-    if isinstance(partition, RangePartition):
-        return _read_ranges(partition, columns)
-    if isinstance(partition, SetPartition):
-        return _read_set(partition, columns)
-    if isinstance(partition, LockedPartition):
-        return _read_locked(partition, columns)
-    return iter(())  # Spark runs one task even for a read without partitions
-
-
-def _read_ranges(partition: RangePartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    place = partition.place
-    wire = wire_of(place.access)
-    decoder = Decoder(columns, place.entity)
-    pages: Iterable[Page]
-    if partition.ranges is None:
-        pages = walk_all(wire, place.path)
-    else:
-        pages = itertools.chain.from_iterable(
-            walk_range(wire, place.path, first, last) for first, last in partition.ranges
-        )
-    for page in pages:
-        yield decoder.table([message for _, message in page])
-
-
-def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    place = partition.place
-    wire = wire_of(place.access)
-    decoder = Decoder(columns, place.entity)
-    missing = set(partition.numbers)
-    patience = Patience(place.access.patience_s)
-    while missing:
-        for page in _pages(wire, place.path, sorted(missing)):
-            missing.difference_update(number for number, _ in page)
-            patience.renew()
-            table = decoder.table([message for _, message in page], hidden=CLAIM_PROPERTY)
-            yield _all_deferred(table)
-        # A fragment whose store is down returns nothing; it may be back soon.
-        if missing and not patience.wait():
-            break
-    if missing and partition.checks:
-        raise DataLoss(
-            "MESSAGES_GONE",
-            f"{len(missing)} messages of '{place.path}' that were deferred for this query are no "
-            f"longer there, {min(missing)} among them: they expired, or others have received them "
-            "by their numbers.",
-            "Give messages a longer time to live",
-            LossAdvice(),
-            entity=place.path,
-            messages=len(missing),
-            sequenceNumber=min(missing),
-        )
+def _loss(path: str, missing: set[int], advice: LossAdvice) -> DataLoss:
+    return DataLoss(
+        "MESSAGES_GONE",
+        f"{len(missing)} messages of '{path}' that were deferred for this query are no longer "
+        f"there, {min(missing)} among them: they expired, or others have received them by their "
+        "numbers.",
+        "Give messages a longer time to live",
+        advice,
+        entity=path,
+        messages=len(missing),
+        sequenceNumber=min(missing),
+    )
 
 
 def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,12 +127,3 @@ def _pages(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
         yield page
     if missing and (found := look_by_number(wire, path, sorted(missing))):
         yield found
-
-
-def _read_locked(partition: LockedPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    decoder = Decoder([name for name in columns if name != LOCK_COLUMN], partition.entity)
-    for at in range(0, len(partition.messages), PAGE_MESSAGES):
-        table = decoder.table(partition.messages[at : at + PAGE_MESSAGES])
-        tokens = pa.array(partition.tokens[at : at + PAGE_MESSAGES], pa.string())
-        arrays = [tokens if name == LOCK_COLUMN else table.column(name) for name in columns]
-        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -16,12 +16,13 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, TypeVar
 
 from partibus.amqp import conditions
+from partibus.amqp.errors import AmqpError
 from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError
 from partibus.client.links import LinkOwner, Receiver, Sender
 from partibus.client.management import Management
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, retried
 
 RETRYABLE: Final = frozenset(
     (
@@ -72,12 +73,7 @@ class Wire:
 
         So the work must be repeatable.
         """
-        patience = Patience(self.access.patience_s)
-        while True:
-            try:
-                return self.call(work)
-            except BulkError as error:
-                patience.bear(error)
+        return retried(self.access.patience_s, lambda: self.call(work))
 
     def call(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
         """Do something once, with a time limit: a lost answer never comes."""
@@ -163,7 +159,7 @@ def wire_of(access: Access) -> Wire:
     return known
 
 
-def bus_error(error: RemoteError) -> BulkError:
+def bus_error(error: RemoteError | AmqpError) -> BulkError:
     """The error of the bus."""
     condition = error.condition
     return BulkError(condition, error.description or condition, condition in RETRYABLE)

@@ -64,21 +64,22 @@ def _of_stream(
     chosen = entities_of(settings)
     count = _stream(spark, settings, chosen, progress)
     fragments, cursors = fragments_and_cursors(settings.bus, chosen)
-    report = _of_facts(spark, settings, fragments, cursors, len(chosen))
-    return replace(report, read_now=count)
+    empty = _empty(settings, "stream", cursors, len(chosen))
+    return replace(_of_facts(spark, settings, empty, fragments), read_now=count)
 
 
 def _of_what_is_there(spark: "SparkSession", settings: AnalyticsSettings) -> TrafficReport:
     if settings.captured is not None:
         messages = captured_messages(spark, settings.captured, settings.measured())
-        return _of_messages(settings, messages, "captured", {}, [], 0)
+        return _of_messages(settings, messages, _empty(settings, "captured"), {})
     chosen = entities_of(settings)
     fragments, cursors = fragments_and_cursors(settings.bus, chosen)
+    empty = _empty(settings, "snapshot", cursors, len(chosen))
     waiting = [entity for entity in chosen if _waits(entity)]
     if not waiting:
-        return _empty(settings, "snapshot", cursors, len(chosen))
+        return empty
     messages = bus_messages(spark, settings.bus, waiting, settings.measured())
-    return _of_messages(settings, messages, "snapshot", fragments, cursors, len(chosen))
+    return _of_messages(settings, messages, empty, fragments)
 
 
 def entities_of(settings: AnalyticsSettings) -> list[EntityInfo]:
@@ -102,7 +103,13 @@ def _stream(
     progress: Progress,
 ) -> int:
     """Follow the entities, and append closed windows; returns the number of messages read."""
-    counting = _Counting(progress)
+    count = 0
+
+    def advanced(rows: int, lag: int | None, batch: int) -> None:
+        nonlocal count
+        count += rows
+        progress.advanced(rows, lag, batch)
+
     cursor = {"mode": "cursor", "cursor": settings.cursor}
     messages = bus_messages(spark, settings.bus, entities, settings.measured(), cursor)
     late = messages.withWatermark("enqueued_time", f"{settings.watermark_ms} milliseconds")
@@ -121,31 +128,13 @@ def _stream(
     query = writer.trigger(**trigger).start()
     try:
         with _ended_after(settings.run_time_ms, query):
-            watch(query, counting)
+            watch(query, advanced)
     except KeyboardInterrupt:
         if not settings.continuous:
             raise
     finally:
         progress.finished()
-    return counting.rows
-
-
-class _Counting:
-    """Passes progress on, and adds the rows up."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.rows = 0
-
-    def started(self, name: str, total: int | None) -> None:
-        self._progress.started(name, total)
-
-    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        self.rows += rows
-        self._progress.advanced(rows, lag, batch)
-
-    def finished(self) -> None:
-        self._progress.finished()
+    return count
 
 
 @contextlib.contextmanager
@@ -168,21 +157,16 @@ def _ended_after(run_time_ms: int | None, query: Any) -> Iterator[None]:
 def _of_messages(
     settings: AnalyticsSettings,
     messages: "DataFrame",
-    source: str,
+    empty: TrafficReport,
     fragments: Mapping[str, int],
-    cursors: Sequence[CursorLag],
-    looked_at: int,
 ) -> TrafficReport:
     """From messages that are read once: cached, in reduced form, for all queries."""
-    now = datetime.datetime.now(datetime.UTC)
     messages = messages.persist()
     try:
-        report = _counted(
-            settings, facts(messages, settings.window_ms), source, fragments, cursors, looked_at
-        )
-        if source != "snapshot" or not report.entities:
+        report = _counted(settings, facts(messages, settings.window_ms), empty, fragments)
+        if report.source != "snapshot" or not report.entities:
             return report
-        deliveries, buckets, ages = deliveries_and_ages(messages, now)
+        deliveries, buckets, ages = deliveries_and_ages(messages, report.taken_at)
     finally:
         messages.unpersist()
     return replace(report, deliveries=deliveries, age_buckets=buckets, ages=tuple(ages))
@@ -191,9 +175,8 @@ def _of_messages(
 def _of_facts(
     spark: "SparkSession",
     settings: AnalyticsSettings,
+    empty: TrafficReport,
     fragments: Mapping[str, int],
-    cursors: Sequence[CursorLag],
-    looked_at: int,
 ) -> TrafficReport:
     """From the windows that a stream has written so far."""
     from pyspark.errors import AnalysisException
@@ -201,18 +184,17 @@ def _of_facts(
     try:
         found = spark.read.parquet(settings.facts_path)
     except AnalysisException:
-        return _empty(settings, "stream", cursors, looked_at)
-    return _counted(settings, found, "stream", fragments, cursors, looked_at)
+        return empty
+    return _counted(settings, found, empty, fragments)
 
 
 def _counted(
     settings: AnalyticsSettings,
     found: "DataFrame",
-    source: str,
+    empty: TrafficReport,
     fragments: Mapping[str, int],
-    cursors: Sequence[CursorLag],
-    looked_at: int,
 ) -> TrafficReport:
+    """The report with what the facts say."""
     windows, by_fragment = windows_and_fragments(found)
     keys, key_counts = hottest_keys(found, settings.top)
     width = datetime.timedelta(milliseconds=settings.window_ms)
@@ -230,7 +212,8 @@ def _counted(
         for name in names
     ]
     return replace(
-        _empty(settings, source, cursors, looked_at or len(names)),
+        empty,
+        entities_looked_at=empty.entities_looked_at or len(names),
         entities=tuple(entities),
         windows=tuple(windows),
         fragments=tuple(by_fragment),
@@ -240,8 +223,9 @@ def _counted(
 
 
 def _empty(
-    settings: AnalyticsSettings, source: str, cursors: Sequence[CursorLag], looked_at: int
+    settings: AnalyticsSettings, source: str, cursors: Sequence[CursorLag] = (), looked_at: int = 0
 ) -> TrafficReport:
+    """A report without messages, taken now."""
     is_captured = settings.captured is not None
     return TrafficReport(
         source=source,
@@ -249,11 +233,6 @@ def _empty(
         taken_at=datetime.datetime.now(datetime.UTC),
         window_s=settings.window_ms / 1000,
         entities_looked_at=looked_at,
-        entities=(),
-        windows=(),
-        fragments=(),
-        keys=(),
-        key_counts={},
         cursors=tuple(cursors),
     )
 

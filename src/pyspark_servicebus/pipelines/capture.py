@@ -7,7 +7,6 @@ would cost more than the rest. Other consumers are not affected: a cursor locks 
 `lake.target` makes it exactly-once.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,7 +26,8 @@ from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
 from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
-from pyspark_servicebus.source.cursor_stream import CursorStream
+from pyspark_servicebus.pipelines.run.reports import JsonReport
+from pyspark_servicebus.source.cursor_stream import FIRST_NUMBER, CursorStream
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.positions import cursor_positions, latest_positions
 from pyspark_servicebus.source.reading import Reading, good
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["CaptureReport", "CaptureSettings", "capture", "main"]
 LOOK_EVERY_S_MAX: Final = 5.0
 LOOK_EVERY_S_MIN: Final = 0.2
-FIRST_NUMBER: Final = 1
 SAMPLE_MESSAGES: Final = 64
 LOSS_ADVICE: Final = LossAdvice(
     "Capture into another target", "accept the loss (accept_loss, --accept-loss)"
@@ -46,7 +45,7 @@ LOSS_ADVICE: Final = LossAdvice(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureReport:
+class CaptureReport(JsonReport):
     """What a run has captured."""
 
     entity: str
@@ -62,9 +61,6 @@ class CaptureReport:
     waiting: int | None = None
     """Messages behind the cursor at the end, if the bus answered."""
     seconds: float = 0.0
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
 
     def as_text(self) -> str:
         lines = [
@@ -227,9 +223,7 @@ class _Run:
     def _lag(self) -> dict[int, int]:
         """How many numbers each fragment has after the windows, as far as the bus answers."""
         positions = self._positions()
-        reported = good(
-            self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
-        )
+        reported = good(self._bus.ask("status", list(positions), sub_queue="none"), "status")
         return {
             index: max(answer["end"] - max(positions[index], FIRST_NUMBER), 0)
             for index, answer in reported.items()
@@ -244,7 +238,7 @@ class _Run:
         limits = {str(index): {"messages": SAMPLE_MESSAGES} for index in lag}
         positions = self._positions()
         starts = {index: positions[index] for index in lag}
-        plans = good(self._bus.ask("plan", "from", starts, sub_queue="none", limits=limits), "plan")
+        plans = good(self._bus.ask("plan", starts, sub_queue="none", limits=limits), "plan")
         count = sum(plan["count"] for plan in plans.values())
         size = sum(plan["bytes"] for plan in plans.values())
         return round(sum(lag.values()) * size / count) if count else 0

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +37,7 @@ from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
+from pyspark_servicebus.pipelines.run.reports import JsonReport
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ COMPACTING: Final = f"{OWN}/compacting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactReport:
+class CompactReport(JsonReport):
     """The result of a compaction."""
 
     target: str
@@ -57,9 +58,6 @@ class CompactReport:
     """In the merged files."""
     bytes: int
     seconds: float
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
 
     def as_text(self) -> str:
         return (

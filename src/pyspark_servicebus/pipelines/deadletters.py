@@ -11,16 +11,14 @@ import datetime
 import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.duration import parse_duration
 from partibus.domain.errors import BusError
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import discover
-from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.arguments import script_main
@@ -65,19 +63,17 @@ def _triaged(
     spark: "SparkSession", settings: DeadLetterSettings, progress: Progress
 ) -> DeadLetterReport:
     plan = prepared(settings)
-    rules = plan.rules
     if not plan.having:
-        return _report(settings, rules, plan.counted, None)
-    triage = Triage(rules, round(time.time() * 1000), settings.sample_characters)
+        return _report(settings, plan, None)
+    triage = Triage(plan.rules, round(time.time() * 1000), settings.sample_characters)
     frame = dead_letters(spark, settings.bus, plan.having, triage).persist()
     try:
         tables = Tables(frame, settings.samples)
-        report = _report(settings, rules, plan.counted, tables)
-        if not rules or settings.dry_run:
+        report = _report(settings, plan, tables)
+        if not plan.rules or settings.dry_run:
             progress.advanced(report.total, None, 0)
             return report
-        works = _works(settings, plan.having, rules, plan.goals, tables)
-        return _carried_out(settings, report, works, progress)
+        return _carried_out(settings, report, _works(settings, plan, tables), progress)
     finally:
         frame.unpersist()
 
@@ -114,18 +110,15 @@ def _count(entity: EntityInfo) -> int:
 
 
 def _report(
-    settings: DeadLetterSettings,
-    rules: tuple[Rule, ...],
-    counted: dict[str, int],
-    tables: Tables | None,
+    settings: DeadLetterSettings, plan: Prepared, tables: Tables | None
 ) -> DeadLetterReport:
     causes, left_off = tables.causes() if tables is not None else ((), 0)
     fitting = tables.fitting() if tables is not None else {}
     return DeadLetterReport(
         namespace=settings.bus.namespace(),
         taken_at=datetime.datetime.now(datetime.UTC),
-        entities_looked_at=len(counted),
-        counted={path: count for path, count in counted.items() if count},
+        entities_looked_at=len(plan.counted),
+        counted={path: count for path, count in plan.counted.items() if count},
         total=tables.total if tables is not None else 0,
         causes=causes,
         causes_left_off=left_off,
@@ -134,7 +127,7 @@ def _report(
         rules=tuple(
             RuleCount(rule=rule.name, action=rule.action, matched=matched, unfixable=unfixable)
             for rule, (matched, unfixable) in (
-                (rule, fitting.get(index, (0, 0))) for index, rule in enumerate(rules)
+                (rule, fitting.get(index, (0, 0))) for index, rule in enumerate(plan.rules)
             )
         ),
         without_rule=fitting.get(NO_RULE, (0, 0))[0],
@@ -165,7 +158,7 @@ def _goals(
                 f"with `partibus queue create {path}`, or name another."
             )
         if info.path not in fragments:
-            fragments[info.path] = _fragment_count(bus, info.path)
+            fragments[info.path] = len(discover(bus.access(info.path), info.path).locations)
         goals[index] = Destination(
             path=info.path,
             fragments=fragments[info.path],
@@ -175,32 +168,21 @@ def _goals(
     return goals
 
 
-def _fragment_count(bus: BusPlace, path: str) -> int:
-    credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
-    return len(discover(Access(credentials, path, 0.0), path).locations)
-
-
-def _works(
-    settings: DeadLetterSettings,
-    having: Sequence[EntityInfo],
-    rules: tuple[Rule, ...],
-    goals: Mapping[str, Mapping[int, Destination]],
-    tables: Tables,
-) -> list[EntityWork]:
+def _works(settings: DeadLetterSettings, plan: Prepared, tables: Tables) -> list[EntityWork]:
     """What has to be done, by entity."""
-    acting = [index for index, rule in enumerate(rules) if rule.action != "leave"]
+    acting = [index for index, rule in enumerate(plan.rules) if rule.action != "leave"]
     wanted = tables.wanted(acting)
     return [
         EntityWork(
             entity=entity.path,
             wanted=wanted[entity.path],
-            rules=rules,
-            goals=goals[entity.path],
+            rules=plan.rules,
+            goals=plan.goals[entity.path],
             wait_s=_wait_ms(settings, entity) / 1000,
             patience_s=settings.retry_ms / 1000,
             fragments_up=functools.partial(_fragments_up, settings.bus, entity),
         )
-        for entity in having
+        for entity in plan.having
         if entity.path in wanted
     ]
 
@@ -211,7 +193,7 @@ def _fragments_up(bus: BusPlace, entity: EntityInfo) -> set[int]:
     reading = Reading(source_options(options, is_stream=False))
     try:
         indexes = reading.fragments()
-        return set(good(reading.ask("status", "fragments", indexes, sub_queue="deadletter"), "up"))
+        return set(good(reading.ask("status", indexes, sub_queue="deadletter"), "up"))
     except BulkError:
         return set()
     finally:

@@ -12,10 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.access import Access
-from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.credentials import Credentials
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.bus import discover
+from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.pipelines.replaying.once import ReplayRun, forget
 from pyspark_servicebus.pipelines.replaying.report import ReplayReport, shown_message
 from pyspark_servicebus.pipelines.replaying.sending import DUE_COLUMN, SENT_DDL, Pace, batch_sender
@@ -57,11 +55,7 @@ class _Run:
     def __init__(self, spark: "SparkSession", settings: ReplaySettings, progress: Progress) -> None:
         self._spark, self._settings, self._progress = spark, settings, progress
         self._began = time.monotonic()
-        place = settings.bus
-        credentials = Credentials(
-            place.connection_string_ref, place.connection_string, place.ca_file
-        )
-        self._access = Access(credentials, settings.entity, settings.retry_ms / 1000)
+        self._access = settings.bus.access(settings.entity, settings.retry_ms / 1000)
         self._source = ReplaySource(spark, settings)
         self._known = load_positions(settings) or ReplayPositions(
             replay=replay_name(settings), started_ms=round(time.time() * 1000)
@@ -71,7 +65,7 @@ class _Run:
 
     def go(self) -> ReplayReport:
         """All batches, and the report."""
-        self._entity()
+        self._require_sendable()
         extent = self._source.extent(self._known.positions)
         if self._settings.dry_run:
             return self._dry(extent)
@@ -99,20 +93,14 @@ class _Run:
         self._forget()
         return self._report(rows=sent, duplicates=duplicates, batches=count)
 
-    def _entity(self) -> Entity:
-        """The entity; an error if it cannot be sent to."""
-        patience = Patience(self._access.patience_s)
-        while True:
-            try:
-                found = discover(self._access, self._settings.entity)
-            except BulkError as error:
-                patience.bear(error)
-                continue
-            if found.kind == "subscription":
-                raise PipelineFailed(
-                    f"'{found.path}' is a subscription; messages are sent to its topic."
-                )
-            return found
+    def _require_sendable(self) -> None:
+        """An error if the entity does not exist or cannot be sent to."""
+        access, path = self._access, self._settings.entity
+        found = retried(access.patience_s, lambda: discover(access, path))
+        if found.kind == "subscription":
+            raise PipelineFailed(
+                f"'{found.path}' is a subscription; messages are sent to its topic."
+            )
 
     def _pace(self, extent: Extent) -> Pace | None:
         speed = self._settings.times_as_fast

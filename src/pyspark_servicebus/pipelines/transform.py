@@ -6,20 +6,25 @@ reported before one is touched. Called by `partibus pipeline transform`, by scri
 pipelines.
 """
 
-import dataclasses
 import functools
-import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 
+from pyspark_servicebus.pipelines.report.wording import counted
 from pyspark_servicebus.pipelines.run.arguments import script_main
-from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, watch
+from pyspark_servicebus.pipelines.run.progress import (
+    SILENT,
+    Advanced,
+    PipelineFailed,
+    Progress,
+    watch,
+)
+from pyspark_servicebus.pipelines.run.reports import JsonReport
 from pyspark_servicebus.pipelines.run.session import keep_errors_quiet
-from pyspark_servicebus.pipelines.transforming.batches import BatchTerms, BatchWork, Counts
+from pyspark_servicebus.pipelines.transforming.batches import BatchWork, Counts
 from pyspark_servicebus.pipelines.transforming.check import Checked, check_transform
 from pyspark_servicebus.pipelines.transforming.outlets import query_id_in
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
@@ -38,7 +43,7 @@ NOT_BEGUN: Final = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True, slots=True)
-class TransformReport:
+class TransformReport(JsonReport):
     """What a run has done."""
 
     name: str
@@ -53,16 +58,12 @@ class TransformReport:
     """Messages that went to the queue for failures."""
     seconds: float
 
-    def as_json(self) -> str:
-        """For programs."""
-        return json.dumps(dataclasses.asdict(self), indent=2)
-
     def as_text(self) -> str:
         """For people."""
         if not self.batches:
             return f"{self.name}: nothing waits in {self.source}."
         failed = f", {self.failed:,} failed" if self.failed else ""
-        batches = "1 batch" if self.batches == 1 else f"{self.batches:,} batches"
+        batches = counted(self.batches, "batch", "batches")
         return (
             f"{self.name}: {self.read:,} messages of {self.source} read, {self.written:,} sent on"
             f"{failed}; {batches} in {self.seconds:.1f} s."
@@ -113,7 +114,7 @@ def _follow(
     for left in reversed(range(STARTS_MAX)):
         query = start(session, settings, checked, counts)
         try:
-            watch(query, Counting(query, counts, progress), rows_of)
+            watch(query, _counting(query, counts, progress), rows_of)
             return
         except PipelineFailed as error:
             if not left or NOT_BEGUN not in str(error):
@@ -161,7 +162,7 @@ def _writer(
         return outlet.stream(made, query_id)
     failures = settings.failure_outlet()
     inline = next((n for n, step in enumerate(steps, 1) if step.kind == "stateful"), 0)
-    terms = BatchTerms(
+    work = BatchWork(
         steps[inline:],
         Surroundings(settings.beside, None),
         settings.failures_max,
@@ -170,7 +171,7 @@ def _writer(
         lambda batch, batch_id: failures.write(batch, batch_id, query_id()),
         counts,
     )
-    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(BatchWork(terms))
+    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(work)
 
 
 def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":
@@ -187,35 +188,24 @@ def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":
     )
 
 
-class Counting:
+def _counting(query: "StreamingQuery", counts: Counts, progress: Progress) -> Advanced:
     """Adds up the reports of a query, and passes them on."""
+    seen = -1
 
-    def __init__(self, query: "StreamingQuery", counts: Counts, progress: Progress) -> None:
-        self._query = query
-        self._counts = counts
-        self._progress = progress
-        self._seen = -1
+    def advanced(rows: int, lag: int | None, batch: int) -> None:
+        nonlocal seen
+        counts.read += rows
+        counts.batches += 1
+        for report in query.recentProgress:
+            if seen < report.batchId <= batch and report.observedMetrics:
+                observed = report.observedMetrics.get(_OBSERVED)
+                if observed is not None:
+                    counts.written += observed.written
+                    counts.failed += observed.failed
+                seen = report.batchId
+        progress.advanced(rows, lag, batch)
 
-    def started(self, name: str, total: int | None) -> None:
-        self._progress.started(name, total)
-
-    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        self._counts.read += rows
-        self._counts.batches += 1
-        for report in self._query.recentProgress:
-            if self._seen < report.batchId <= batch and report.observedMetrics:
-                self._add(report.observedMetrics)
-                self._seen = report.batchId
-        self._progress.advanced(rows, lag, batch)
-
-    def _add(self, metrics: Mapping[str, Any]) -> None:
-        observed = metrics.get(_OBSERVED)
-        if observed is not None:
-            self._counts.written += observed.written
-            self._counts.failed += observed.failed
-
-    def finished(self) -> None:
-        self._progress.finished()
+    return advanced
 
 
 main = functools.partial(

@@ -76,15 +76,18 @@ class Target:
             try:
                 entity = self._found()
                 letters = [letter for letter in letters if self._fits(letter, entity)]
-                letters = self._send(entity, letters)
-            except _Broken as broken:
+                self._send(entity, letters)
+                letters = []
+            except Broken as broken:
                 letters = broken.letters
                 self._entity = None
                 self._patience.bear(broken.error)
             except BulkError as error:
                 if error.condition == NOT_FOUND:
                     # A missing entity that a row names is the row's fault.
-                    letters = self._refuse_all(letters, error)
+                    for letter in letters:
+                        self._refuse_one(letter, error.condition, error.text)
+                    letters = []
                 else:
                     self._patience.bear(error)
 
@@ -101,8 +104,8 @@ class Target:
         self._refuse_one(letter, *too_large(letter, entity))
         return False
 
-    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Put all of them; returns those to retry after a pause."""
+    def _send(self, entity: Entity, letters: list[Letter]) -> None:
+        """Put all of them; Broken has those to retry after a pause."""
         again: list[Letter] = []
         error: BulkError | None = None
         owners = by_owner(entity, letters)
@@ -110,18 +113,17 @@ class Target:
         fields = {"keyless_here": True} if len(owners) > 1 else {}
         for location, mine in owners.items():
             try:
-                again += self._put(entity, location, mine, fields)
-            except _Broken as broken:
+                self._put(entity, location, mine, fields)
+            except Broken as broken:
                 again += broken.letters
                 error = broken.error
         if error is not None:
-            raise _Broken(again, error)
-        return again
+            raise Broken(again, error)
 
     def _put(
         self, entity: Entity, location: str, letters: list[Letter], fields: dict[str, bool]
-    ) -> list[Letter]:
-        """Put letters at one place; returns those to retry after a pause."""
+    ) -> None:
+        """Put letters at one place; Broken has those to retry after a pause."""
         flight = flight_of(entity.path, self.access)
         batches = list(self._batches(letters))
         again: list[Letter] = []
@@ -144,10 +146,9 @@ class Target:
                         self._refuse_one(batch[row], condition, text)
         except BulkError as broken:
             unanswered = [letter for batch in batches[done:] for letter in batch]
-            raise _Broken(again + unanswered, broken) from None
+            raise Broken(again + unanswered, broken) from None
         if error is not None:
-            raise _Broken(again, error)
-        return []
+            raise Broken(again, error)
 
     def _batches(self, letters: list[Letter]) -> Iterator[list[Letter]]:
         batch: list[Letter] = []
@@ -160,11 +161,6 @@ class Target:
                 batch, byte_count = [], 0
         if batch:
             yield batch
-
-    def _refuse_all(self, letters: list[Letter], error: BulkError) -> list[Letter]:
-        for letter in letters:
-            self._refuse_one(letter, error.condition, error.text)
-        return []
 
     def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
         self.refused += 1
@@ -208,8 +204,8 @@ def _keys(entity: Entity, letters: list[Letter]) -> list[str | None]:
     return [next((value for value in row if isinstance(value, str)), None) for row in rows]
 
 
-class _Broken(Exception):
-    """A call was interrupted; these letters have no answer yet."""
+class Broken(Exception):
+    """These letters have no answer yet, since a call was interrupted, or a temporary refusal."""
 
     def __init__(self, letters: list[Letter], error: BulkError) -> None:
         super().__init__(str(error))
@@ -241,8 +237,3 @@ def no_detection(path: str) -> BulkError:
         "requires_duplicate_detection, or write deliver=atLeastOnce.",
         False,
     )
-
-
-def broken(letters: list[Letter], error: BulkError) -> Exception:
-    """The exception for letters without an answer, or a temporary refusal."""
-    return _Broken(letters, error)

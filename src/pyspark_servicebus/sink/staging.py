@@ -14,7 +14,7 @@ from typing import Final
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Fields, discover
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience, retried
 from pyspark_servicebus.sink.delivery import (
     BATCHES_PER_CALL,
     Letter,
@@ -47,13 +47,12 @@ class Home:
 
     def ask(self, action: str, patience_s: float, /, **fields: object) -> Fields:
         """Ask the worker, until the time is up."""
-        patience = Patience(patience_s)
-        while True:
-            try:
-                flight = flight_of(self.path, self.access)
-                return flight.action(self.location(), action, writer=self.writer, **fields)
-            except BulkError as error:
-                patience.bear(error)
+
+        def once() -> Fields:
+            flight = flight_of(self.path, self.access)
+            return flight.action(self.location(), action, writer=self.writer, **fields)
+
+        return retried(patience_s, once)
 
     def next_epoch(self) -> int:
         """A number above those of all earlier batches of this writer."""

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.options import SinkOptions
 from pyspark_servicebus.over_amqp.posting import AmqpTarget, describe
 from pyspark_servicebus.sink.bad_rows import bad_row_message
@@ -105,14 +105,8 @@ class Sink:
 
     def _found(self, path: str) -> Entity:
         access = self._access[path]
-        patience = Patience(access.patience_s)
-        while True:
-            try:
-                return (
-                    describe(access, path) if self._transport == "amqp" else discover(access, path)
-                )
-            except BulkError as error:
-                patience.bear(error)
+        look = describe if self._transport == "amqp" else discover
+        return retried(access.patience_s, lambda: look(access, path))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task; in an executor."""
@@ -174,7 +168,7 @@ class TaskWrite:
         self._series = terms.series
         if terms.home is not None and not terms.series:
             self._series = query_series()
-        self._bad: list[tuple[Any, str, str, str]] = []
+        self._bad: list[bytes] = []
         self._bad_count = 0
 
     def run(self, iterator: Iterator[pa.RecordBatch]) -> Delivered:
@@ -220,12 +214,9 @@ class TaskWrite:
         return kind(path, access, terms.batch_bytes, needs_ids, refuse)
 
     def _stages(self) -> list[Staged]:
-        found = [target.stage for target in self._staged_targets()]
+        targets = (*self._targets.values(), self._bad_target)
+        found = [target.stage for target in targets if isinstance(target, StagedTarget)]
         return [stage for stage in found if stage is not None]
-
-    def _staged_targets(self) -> list[StagedTarget]:
-        targets = [*self._targets.values(), self._bad_target]
-        return [target for target in targets if isinstance(target, StagedTarget)]
 
     # --- rows that are not messages ------------------------------------------------------
 
@@ -242,8 +233,7 @@ class TaskWrite:
                 False,
             )
         room = self._terms.bad_row_bytes_max
-        payload = bad_row_message(batch, row, path, condition, text, room)
-        self._bad.append((payload, path, condition, text))
+        self._bad.append(bad_row_message(batch, row, path, condition, text, room))
         self._bad_count += 1
         if len(self._bad) >= 1000:
             self._send_bad_rows()
@@ -259,7 +249,7 @@ class TaskWrite:
         if self._bad_target is None:
             self._bad_target = self._new_target(path, False, fail)
         bad, self._bad = self._bad, []
-        for payload, *_ in bad:
+        for payload in bad:
             self._bad_target.add(Letter(payload, None))
         self._bad_target.flush()
 

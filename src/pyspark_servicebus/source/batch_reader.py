@@ -4,7 +4,7 @@ Owns `spark.read`: a snapshot of every fragment at the moment of planning, of on
 that match a pattern. Nothing is locked, moved or settled; what others receive meanwhile may be
 missing, unless a cursor keeps it. A fragment that cannot be read is an error, unless
 failOnDataLoss=false. Spark refuses a reader with filter pushdown unless it is configured, so that
-is a separate class.
+is a separate class. What all batch reads send to the executors is here, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,26 +23,40 @@ from pyspark_servicebus.source.positions import ending_positions, positions_at, 
 from pyspark_servicebus.source.pushdown import NUMBER_MAX, Pushed
 from pyspark_servicebus.source.reading import Answers, Reading, good, require
 from pyspark_servicebus.source.selection import TIME_MS_MAX
-from pyspark_servicebus.source.tasks import BusPartition, plan_tasks_of, read_partition
+from pyspark_servicebus.source.tasks import plan_tasks_of, read_task
 
 
-class BatchReader(DataSourceReader):
-    """`spark.read.format("servicebus")`."""
+class TaskReader(DataSourceReader):
+    """A reader whose `partitions` are planned on the driver, with the options."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options: SourceOptions | None = options
+        self.options = options
+        """Only on the driver."""
         self._columns = options.columns
-        self._checks = options.fails_on_data_loss and options.mode == "cursor"
-        self._pushed = Pushed(options.selection)
+        self._advice: LossAdvice | None = None
+        """What to do about missing messages; None where they are no error."""
 
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secrets.
-        return {"_columns": self._columns, "_checks": self._checks}
+        return {"_columns": self._columns, "_advice": self._advice}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task."""
+        return read_task(partition, self._columns, self._advice)
+
+
+class BatchReader(TaskReader):
+    """`spark.read.format("servicebus")`."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        if options.fails_on_data_loss and options.mode == "cursor":
+            self._advice = LossAdvice()
+        self._pushed = Pushed(options.selection)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more slices per fragment, grouped into tasks."""
-        assert self._options is not None
-        options = replace(self._options, selection=self._pushed.selection)
+        options = replace(self.options, selection=self._pushed.selection)
         if options.selection.is_nothing:
             return []
         readings = _readings(options)
@@ -86,15 +100,9 @@ class BatchReader(DataSourceReader):
     def _plans(self, reading: Reading, starts: dict[int, int]) -> Answers:
         options = reading.options
         plans = reading.ask(
-            "plan", "from", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
+            "plan", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
         )
         return require(plans, "plan") if options.fails_on_data_loss else good(plans, "plan")
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task."""
-        if not isinstance(partition, BusPartition):
-            return iter(())  # Spark runs one task even for a read without partitions
-        return read_partition(partition, self._columns, LossAdvice() if self._checks else None)
 
 
 class PushingBatchReader(BatchReader):

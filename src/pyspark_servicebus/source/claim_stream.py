@@ -35,18 +35,17 @@ class ClaimStream(StreamReader):
         self._settled: dict[int, str] = {}
         self._left: dict[int, int] | None = None
         """What an availableNow run may still take."""
-        self._renewal: ClaimRenewal | None = ClaimRenewal(self._change, options.claim_ms)
+        self._renewal = ClaimRenewal(self._change, options.claim_ms)
 
     # --- offsets --------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing is claimed yet."""
-        return self._offset(0, "", {})
+        return SourceOffset(generation=self.generation, batch=0, claim="", messages={}).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take no more than what waits now."""
-        self.reading.refresh()
-        self._left = {}
+        """Note how many messages wait."""
+        super().prepareForTriggerAvailableNow()
         self._left = {index: answer["active"] for index, answer in self._status().items()}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -60,37 +59,26 @@ class ClaimStream(StreamReader):
         done = self.resume(start)
         unsettled = self._settle(done) if done is not None else {}
         limits = self._limits(limit, set(unsettled))
-        number = _number(start)
+        number = SourceOffset.from_json(start).batch or 0
         name = f"batch {number}"
-        patience_s = self.patience_s(self._left is not None)
-        claimed = good(self._hold(name, limits, patience_s), "claim") if limits else {}
+        claimed = good(self._hold(name, limits, self.patience_s), "claim") if limits else {}
         counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
         if not counts:
             return start
         if self._left is not None:
             for index, count in counts.items():
                 self._left[index] = max(0, self._left.get(index, 0) - count)
-        return self._offset(number + 1, name, counts, unsettled)
-
-    def _offset(
-        self,
-        batch: int,
-        claim: str,
-        messages: dict[int, int],
-        unsettled: dict[int, str] | None = None,
-    ) -> Offset:
         return SourceOffset(
             generation=self.generation,
-            batch=batch,
-            claim=claim,
-            messages=messages,
-            unsettled=unsettled or {},
+            batch=number + 1,
+            claim=name,
+            messages=counts,
+            unsettled=unsettled,
         ).as_json()
 
     def _status(self) -> Answers:
-        patience_s = self.patience_s(self._left is not None)
         fragments = self.reading.fragments()
-        found = self.reading.ask("status", "fragments", fragments, patience_s=patience_s)
+        found = self.reading.ask("status", fragments, patience_s=self.patience_s)
         return good(found, "status")
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
@@ -120,7 +108,6 @@ class ClaimStream(StreamReader):
         self._take_over()
         return self.reading.ask(
             action,
-            "limits" if action == "claim" else "fragments",
             about,
             patience_s=patience_s,
             owner=self.options.claim_owner,
@@ -130,7 +117,6 @@ class ClaimStream(StreamReader):
 
     def _hold(self, name: str, limits: dict[int, dict[str, int]], patience_s: float = 0) -> Answers:
         """Claim, and renew the claim from now on."""
-        assert self._renewal is not None
         with self._renewal.paused():
             answers = self._change(
                 "claim", limits, patience_s, start=name, duration_ms=self.options.claim_ms
@@ -156,10 +142,8 @@ class ClaimStream(StreamReader):
         """Settle one claim; returns the fragments where that failed."""
         if not indexes:
             return []
-        assert self._renewal is not None
         with self._renewal.paused():
-            patience_s = self.patience_s(self._left is not None)
-            answers = self._change("settle", indexes, patience_s, start=name)
+            answers = self._change("settle", indexes, self.patience_s, start=name)
         lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
         if lost:
             owner = self.options.claim_owner
@@ -183,7 +167,7 @@ class ClaimStream(StreamReader):
             return
         patience_s = self.options.patience_s
         fragments = self.reading.fragments()
-        found = self.reading.ask("claims", "fragments", fragments, patience_s=patience_s)
+        found = self.reading.ask("claims", fragments, patience_s=patience_s)
         known = [
             claim["epoch"]
             for answer in good(found, "claims").values()
@@ -194,8 +178,7 @@ class ClaimStream(StreamReader):
 
     def stop(self) -> None:
         """Also end the renewal: a claim that is not settled lapses, or the next run takes it."""
-        if self._renewal is not None:
-            self._renewal.stop()
+        self._renewal.stop()
         super().stop()
 
     # --- tasks ----------------------------------------------------------------------------
@@ -237,8 +220,3 @@ class ClaimStream(StreamReader):
                 owner=owner,
                 fragment=min(missing),
             )
-
-
-def _number(start: Offset) -> int:
-    """The number of the batch that an offset ends."""
-    return SourceOffset.from_json(start).batch or 0

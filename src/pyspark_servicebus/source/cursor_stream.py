@@ -62,9 +62,8 @@ class CursorStream(StreamReader):
         return self._offset(positions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take no more than what is there now."""
-        self.reading.refresh()
-        self._last = {}
+        """Note where it has to end."""
+        super().prepareForTriggerAvailableNow()
         self._last = self._ends()
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -105,9 +104,8 @@ class CursorStream(StreamReader):
         """The number that the next message will have, of the fragments that answer."""
         reported = self.reading.ask(
             "status",
-            "fragments",
             self.reading.fragments(),
-            patience_s=self.patience_s(self._last is not None),
+            patience_s=self.patience_s,
             sub_queue=self.options.sub_queue,
         )
         return {index: answer["end"] for index, answer in good(reported, "status").items()}
@@ -142,18 +140,14 @@ class CursorStream(StreamReader):
         in_bytes = share_bytes(byte_count, backlog)
         starts = {index: positions[index] for index, share in shares.items() if share}
         limits = {str(i): {"messages": shares[i], "bytes": in_bytes[i]} for i in starts}
-        reported = self._ask_plan(starts, limits)
-        return {index: self._capped(index, plan) for index, plan in good(reported, "plan").items()}
-
-    def _ask_plan(self, starts: dict[int, int], limits: dict[str, dict[str, int]]) -> Answers:
-        return self.reading.ask(
+        reported = self.reading.ask(
             "plan",
-            "from",
             starts,
-            patience_s=self.patience_s(self._last is not None),
+            patience_s=self.patience_s,
             sub_queue=self.options.sub_queue,
             limits=limits,
         )
+        return {index: self._capped(index, plan) for index, plan in good(reported, "plan").items()}
 
     def _capped(self, index: int, plan: dict[str, Any]) -> dict[str, Any]:
         """Not beyond the end of this run; how many messages are before it is unknown."""
@@ -173,7 +167,6 @@ class CursorStream(StreamReader):
     def _put(self, positions: dict[int, int], patience_s: float = 0.0) -> Answers:
         return self.reading.ask(
             "cursor.put",
-            "positions",
             positions,
             patience_s=patience_s,
             name=self.options.cursor,

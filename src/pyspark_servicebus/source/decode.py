@@ -46,11 +46,14 @@ class Decoder:
     def batch(self, read: pa.RecordBatch) -> pa.RecordBatch:
         """Messages of the bus as one record batch."""
         try:
-            if "message" in read.schema.names:
-                return self.table(read.column("message").to_pylist())
-            return self._from_parts(read)
+            return self._decoded(read)
         except (pa.ArrowInvalid, DecodeError, UnicodeDecodeError) as error:
             raise self._unreadable(read, error) from error
+
+    def _decoded(self, read: pa.RecordBatch) -> pa.RecordBatch:
+        if "message" in read.schema.names:
+            return self.table(read.column("message").to_pylist())
+        return self._from_parts(read)
 
     # --- whole messages ---------------------------------------------------------------------
 
@@ -154,10 +157,7 @@ class Decoder:
         for row in range(read.num_rows):
             one = read.slice(row, 1)
             try:
-                if "message" in read.schema.names:
-                    self.table(one.column("message").to_pylist())
-                else:
-                    self._from_parts(one)
+                self._decoded(one)
             except (pa.ArrowInvalid, DecodeError, UnicodeDecodeError) as cause:
                 number = one.column("sequence_number")[0].as_py()
                 return UnreadableMessage(self._entity, number, str(cause))

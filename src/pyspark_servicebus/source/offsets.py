@@ -14,6 +14,8 @@ from pyspark_servicebus.errors import CheckpointError
 OFFSET_VERSION: Final = 2
 Offset = dict[str, Any]
 """An offset in Spark's form: JSON."""
+_PLAIN: Final = ("generation", "batch", "claim", "count")
+_BY_FRAGMENT: Final = ("positions", "messages", "waiting", "unsettled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +41,14 @@ class SourceOffset:
 
     def as_json(self) -> Offset:
         """For Spark."""
-        by_fragment = {
-            "positions": self.positions,
-            "messages": self.messages,
-            "waiting": self.waiting,
-            "unsettled": self.unsettled or None,
+        given = {name: getattr(self, name) for name in (*_PLAIN, *_BY_FRAGMENT)}
+        given["unsettled"] = self.unsettled or None
+        written = {
+            name: by_name(value) if name in _BY_FRAGMENT else value
+            for name, value in given.items()
+            if value is not None
         }
-        plain = {
-            "generation": self.generation,
-            "batch": self.batch,
-            "claim": self.claim,
-            "count": self.count,
-        }
-        named = {name: by_name(value) for name, value in by_fragment.items() if value is not None}
-        given = {name: value for name, value in plain.items() if value is not None}
-        return {"version": OFFSET_VERSION, **given, **named}
+        return {"version": OFFSET_VERSION, **written}
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
@@ -101,9 +96,8 @@ def by_index(numbers: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _read(written: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {k: written[k] for k in ("generation", "batch", "claim", "count") if k in written}
-    keys = ("positions", "messages", "waiting", "unsettled")
-    return plain | {key: by_index(written[key]) for key in keys if key in written}
+    plain = {key: written[key] for key in _PLAIN if key in written}
+    return plain | {key: by_index(written[key]) for key in _BY_FRAGMENT if key in written}
 
 
 def _read_first(written: Mapping[str, Any]) -> dict[str, Any]:

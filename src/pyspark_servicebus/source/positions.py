@@ -59,6 +59,4 @@ def cursor_positions(reading: Reading) -> dict[int, int]:
 def _told(reading: Reading, action: str, **fields: object) -> Answers:
     indexes = reading.fragments()
     patience_s = reading.options.patience_s
-    return require(
-        reading.ask(action, "fragments", indexes, patience_s=patience_s, **fields), action
-    )
+    return require(reading.ask(action, indexes, patience_s=patience_s, **fields), action)

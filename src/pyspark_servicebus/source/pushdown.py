@@ -63,14 +63,10 @@ class Pushed:
             return self._among(condition.attribute, [condition.value])
         if isinstance(condition, In):
             return self._among(condition.attribute, list(condition.value))
-        if isinstance(condition, GreaterThan):
-            return self._between(condition.attribute, condition.value, above=True, same=False)
-        if isinstance(condition, GreaterThanOrEqual):
-            return self._between(condition.attribute, condition.value, above=True, same=True)
-        if isinstance(condition, LessThan):
-            return self._between(condition.attribute, condition.value, above=False, same=False)
-        if isinstance(condition, LessThanOrEqual):
-            return self._between(condition.attribute, condition.value, above=False, same=True)
+        if isinstance(condition, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+            above = isinstance(condition, GreaterThan | GreaterThanOrEqual)
+            same = isinstance(condition, GreaterThanOrEqual | LessThanOrEqual)
+            return self._between(condition.attribute, condition.value, above=above, same=same)
         return False
 
     def _among(self, attribute: tuple[str, ...], values: list[object]) -> bool:

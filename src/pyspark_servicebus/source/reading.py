@@ -6,15 +6,17 @@ caller decides what it can do without. Batches and streams share it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error, retried
 from pyspark_servicebus.options import SourceOptions
 
 Answers = dict[int, dict[str, Any]]
+_VALUES: Final = {"plan": "from", "claim": "limits", "cursor.put": "positions"}
+"""The name under which an action gets its values by fragment; all others get only fragments."""
 
 
 class Reading:
@@ -38,13 +40,9 @@ class Reading:
 
     def refresh(self) -> Entity:
         """Ask the bus again where the fragments are; waits for an unreachable one."""
-        patience = Patience(self.options.patience_s)
-        while True:
-            try:
-                self._entity = discover(self.access, self.options.entity)
-                return self._entity
-            except BulkError as error:
-                patience.bear(error)
+        options = self.options
+        self._entity = retried(options.patience_s, lambda: discover(self.access, options.entity))
+        return self._entity
 
     @property
     def entity(self) -> Entity:
@@ -90,7 +88,6 @@ class Reading:
     def ask(
         self,
         action: str,
-        under: str,
         about: Mapping[int, Any] | Iterable[int],
         *,
         patience_s: float = 0.0,
@@ -98,15 +95,15 @@ class Reading:
     ) -> Answers:
         """Send one action to all workers concerned; returns an answer for every fragment.
 
-        `about` is sent under a name: values by fragment, or only the fragments. What may work later
-        is retried for this long; then the error is the fragment's answer.
+        `about` has values by fragment, or only the fragments. What may work later is retried for
+        this long; then the error is the fragment's answer.
         """
         values = about if isinstance(about, Mapping) else None
         missing = list(about)
         patience = Patience(patience_s)
         answers: Answers = {}
         while True:
-            answers.update(self._ask_once(action, under, missing, values, fields))
+            answers.update(self._ask_once(action, missing, values, fields))
             missing = [index for index in missing if _may_work_later(answers[index])]
             if not missing or not patience.wait():
                 return answers
@@ -115,7 +112,6 @@ class Reading:
     def _ask_once(
         self,
         action: str,
-        under: str,
         indexes: list[int],
         values: Mapping[int, Any] | None,
         fields: dict[str, Any],
@@ -129,6 +125,7 @@ class Reading:
                 answers.update(_no_answer(mine, "its worker is down"))
                 continue
             own: Any = mine if values is None else {str(index): values[index] for index in mine}
+            under = _VALUES.get(action, "fragments")
             try:
                 reported = self.flight.action(location, action, **fields, **{under: own})
             except BulkError as error:

@@ -23,7 +23,7 @@ from pyspark_servicebus.errors import DataLoss, LossAdvice
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.reading import Reading
-from pyspark_servicebus.source.tasks import BusPartition, read_partition
+from pyspark_servicebus.source.tasks import read_task
 from pyspark_servicebus.source.trigger_gate import TriggerGate
 
 MESSAGES_MAX: Final = 10_000_000
@@ -40,30 +40,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reading: Reading | None = None,
         advice: LossAdvice = LossAdvice(),  # noqa: B008 - it is immutable
     ) -> None:
-        self._options: SourceOptions | None = options
+        self.options = options
+        """Only on the driver, as is the entity."""
+        self.reading = reading or Reading(options)
         self._columns = options.columns
         self._checks = options.fails_on_data_loss
-        self._reading: Reading | None = reading or Reading(options)
         self._advice = advice
-        self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
+        self._takes_what_is_there = False
+        """Whether it is an availableNow run."""
+        self._gate = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secrets; nor any state of the driver.
         return {"_columns": self._columns, "_checks": self._checks, "_advice": self._advice}
 
     # --- what every mode needs ------------------------------------------------------------
-
-    @property
-    def options(self) -> SourceOptions:
-        """The options; only on the driver."""
-        assert self._options is not None
-        return self._options
-
-    @property
-    def reading(self) -> Reading:
-        """The entity; only on the driver."""
-        assert self._reading is not None
-        return self._reading
 
     @property
     def generation(self) -> int:
@@ -109,20 +100,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             byte_count = min(byte_count, limit.max_bytes)
         return messages, byte_count
 
-    def patience_s(self, takes_what_is_there: bool) -> float:
+    @property
+    def patience_s(self) -> float:
         """How long to wait for an unreachable fragment when planning.
 
         A continuous query tries again at its next trigger; one that ends when nothing waits would
         end without it.
         """
-        return self.options.patience_s if takes_what_is_there else 0.0
+        return self.options.patience_s if self._takes_what_is_there else 0.0
 
     def is_worth_it(self, waiting: int) -> bool:
         """Whether this many messages are enough for a batch, or have waited long enough."""
-        assert self._gate is not None
         return self._gate.lets_through(waiting)
 
     # --- Spark's questions ----------------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take no more than what is there now."""
+        self._takes_what_is_there = True
+        self.reading.refresh()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """What the options allow; the other limit is kept in `latestOffset`."""
@@ -132,9 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task; in an executor, without any state of the driver."""
-        if not isinstance(partition, BusPartition):
-            return iter(())  # Spark runs one task even for a read without partitions
-        return read_partition(partition, self._columns, self._advice if self._checks else None)
+        return read_task(partition, self._columns, self._advice if self._checks else None)
 
     def commit(self, end: Offset) -> None:
         """A batch is done; Spark calls this only when the next has begun, so `latestOffset`

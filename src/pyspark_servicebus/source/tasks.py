@@ -35,14 +35,43 @@ class Piece:
     entity: str
 
 
-class BusPartition(InputPartition):
-    """What one task reads; its token is not shown."""
+class Task(InputPartition):
+    """What one task reads; each transport and mode has its own kind."""
 
-    def __init__(self, pieces: list[Piece], access: Access, ticket: dict[str, Any]) -> None:
-        super().__init__(None)
-        self.pieces = pieces
-        self.access = access
-        self.ticket = ticket
+    def read(self, columns: Sequence[str], advice: LossAdvice | None) -> Iterator[pa.RecordBatch]:
+        """Its messages; those lost since it was planned are an error, unless no advice is given."""
+        raise NotImplementedError
+
+
+def read_task(
+    partition: InputPartition, columns: Sequence[str], advice: LossAdvice | None
+) -> Iterator[pa.RecordBatch]:
+    """The messages of one task; Spark runs one even for a read without partitions."""
+    return partition.read(columns, advice) if isinstance(partition, Task) else iter(())
+
+
+@dataclass(eq=False, repr=False)
+class BusPartition(Task):
+    """Slices of fragments; its token is not shown."""
+
+    pieces: list[Piece]
+    access: Access
+    ticket: dict[str, Any]
+
+    def read(self, columns: Sequence[str], advice: LossAdvice | None) -> Iterator[pa.RecordBatch]:
+        _spare_collector()
+        decoders: dict[str, Decoder] = {}
+        for piece in self.pieces:
+            decoder = decoders.get(piece.entity)
+            if decoder is None:
+                decoder = decoders[piece.entity] = Decoder(columns, piece.entity)
+            part, count = piece.part, 0
+            for batch, looked_at in _read_piece(self, piece, decoder.form):
+                count += looked_at
+                if batch.num_rows:
+                    yield decoder.batch(batch)
+            if advice is not None and 0 <= part.count != count:
+                raise _loss(piece, count, advice)
 
     def __repr__(self) -> str:
         parts = (f"{p.entity} {p.part.fragment}:{p.part.first}-{p.part.last}" for p in self.pieces)
@@ -84,27 +113,6 @@ def plan_tasks_of(
         )
         for task in group(split(slices, options.partitions_min), options.partitions_min)
     ]
-
-
-def read_partition(
-    partition: BusPartition, columns: tuple[str, ...], advice: LossAdvice | None
-) -> Iterator[pa.RecordBatch]:
-    """The messages of a task.
-
-    A range that has lost messages since it was planned is an error, unless no advice is given."""
-    _spare_collector()
-    decoders: dict[str, Decoder] = {}
-    for piece in partition.pieces:
-        decoder = decoders.get(piece.entity)
-        if decoder is None:
-            decoder = decoders[piece.entity] = Decoder(columns, piece.entity)
-        part, count = piece.part, 0
-        for batch, looked_at in _read_piece(partition, piece, decoder.form):
-            count += looked_at
-            if batch.num_rows:
-                yield decoder.batch(batch)
-        if advice is not None and 0 <= part.count != count:
-            raise _loss(piece, count, advice)
 
 
 def _loss(piece: Piece, count: int, advice: LossAdvice) -> DataLoss:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.run.place import BusPlace
     from pyspark_servicebus.pipelines.run.progress import Progress
     from pyspark_servicebus.pipelines.run.reports import Report
+    from pyspark_servicebus.pipelines.run.settings_table import Declaration
 
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound="Declaration")
 PIP: Final = "pip install 'partibus[spark]'"
 
 
@@ -58,13 +59,12 @@ def run_pipeline(
     settings: Settings,
 ) -> None:
     """Run a pipeline in its own session and print its report; an error if it falls short."""
-    from pyspark_servicebus.pipelines.run.arguments import job_of, run_job
+    from pyspark_servicebus.pipelines.run.arguments import run_job
     from pyspark_servicebus.pipelines.run.reports import all_done
     from pyspark_servicebus.pipelines.run.state import checked_name
 
-    name = checked_name(running.name or kind)
-    job = job_of(kind, running, log_file=running.log_file(name))
-    report = run_job(job, lambda spark, progress: work(spark, settings, progress))
+    log_file = running.log_file(checked_name(running.name or kind))
+    report = run_job(kind, running, work, settings, log_file=log_file)
     typer.echo(report.as_json() if running.json else report.as_text())
     all_done(report)
 
@@ -81,9 +81,7 @@ def check_entity(bus: "BusPlace", entity: str) -> None:
     """Report before Spark starts that a bus is unreachable or has no such entity."""
     from partibus.cli.failures import CommandFailed
     from partibus.server import failure
-    from pyspark_servicebus.access import Access
     from pyspark_servicebus.bus import discover
-    from pyspark_servicebus.credentials import Credentials
     from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED, UNREACHABLE, BulkError
 
     codes = {
@@ -91,9 +89,8 @@ def check_entity(bus: "BusPlace", entity: str) -> None:
         UNAUTHORIZED: failure.EXIT_UNAUTHORIZED,
         UNREACHABLE: failure.EXIT_UNREACHABLE,
     }
-    where = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
     try:
-        discover(Access(where, entity, 0.0), entity)
+        discover(bus.access(entity), entity)
     except BulkError as error:
         hint = ""
         if error.condition == UNREACHABLE:

@@ -18,7 +18,7 @@ from pyspark_servicebus.options import SINK_OPTIONS, SOURCE_OPTIONS
 from pyspark_servicebus.pipelines.declaring.schedule import Schedule
 from pyspark_servicebus.pipelines.kinds import PipelineKind, kind_of
 from pyspark_servicebus.pipelines.run.place import BusPlace
-from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.run.settings import SettingsError, no_such_key
 from pyspark_servicebus.pipelines.run.settings_table import keys_of, settings_of
 from pyspark_servicebus.pipelines.run.state import checked_name
 from pyspark_servicebus.pipelines.transforming.outlets import (
@@ -159,11 +159,11 @@ class _Reader:
         known = (*_TOP, *_SECTIONS, *own)
         for key in self._table:
             if key not in known:
-                self._complain(f"{key}: {_no_such(key, known)}", key)
+                self._complain(f"{key}: {no_such_key(key, known)}", key)
         for key, allowed in (("spark", _SPARK), ("metrics", _METRICS)):
             for name in self._section(key):
                 if name not in allowed:
-                    self._complain(f"{name}: {_no_such(name, allowed)}", key, name)
+                    self._complain(f"{name}: {no_such_key(name, allowed)}", key, name)
         if kind is not None and kind.name != "transform":
             for key in ("source", "step", "sink"):
                 if key in self._table:
@@ -316,7 +316,7 @@ class _Reader:
             name = names.get(key.replace("_", "").lower())
             if name is None:
                 spoken = (*_SOURCE_SETTINGS, *_SINK_SETTINGS, *map(_snake, known))
-                self._complain(f"{key}: {_no_such(key, spoken)}", section, key)
+                self._complain(f"{key}: {no_such_key(key, spoken)}", section, key)
                 continue
             text = str(value).lower() if isinstance(value, bool) else _joined(value)
             found.append(f"{name}={text}")
@@ -354,10 +354,6 @@ def _told(file: Path, line: int | None, text: str) -> str:
 def _line_number(complaint: str) -> int:
     found = re.match(r".*?:(\d+): ", complaint)
     return int(found[1]) if found else 0
-
-
-def _no_such(key: str, known: tuple[str, ...]) -> str:
-    return f"unknown key; did you mean {nearest(key, known)}?"
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -49,23 +49,36 @@ def make_table(lake: Lake, schema: pa.Schema) -> "DeltaTable":
 
 def commit_window(lake: Lake, window: Window, schema: pa.Schema) -> bool:
     """Add the files of a window, once; returns whether this call did it."""
+    table = make_table(lake, schema)
+    if has_commit(table, window.app, window.batch):
+        return False
+    described = {"partibus.window": window.name, "partibus.rows": str(window.rows)}
+    commit(table, [_action(file) for file in window.files], window.app, window.batch, described)
+    return True
+
+
+def has_commit(table: "DeltaTable", app: str, batch: int) -> bool:
+    """Whether a batch of an application is in the table."""
+    done = table.transaction_version(app)
+    return done is not None and done >= batch
+
+
+def commit(
+    table: "DeltaTable",
+    actions: list[Any],
+    app: str,
+    batch: int,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Add files as one batch of an application."""
     from deltalake import CommitProperties, Transaction
 
-    table = make_table(lake, schema)
-    done = table.transaction_version(window.app)
-    if done is not None and done >= window.batch:
-        return False
     properties = CommitProperties(
-        app_transactions=[Transaction(window.app, window.batch)],
-        custom_metadata={"partibus.window": window.name, "partibus.rows": str(window.rows)},
+        app_transactions=[Transaction(app, batch)], custom_metadata=metadata
     )
     table.create_write_transaction(
-        [_action(file) for file in window.files],
-        mode="append",
-        schema=table.schema(),
-        commit_properties=properties,
+        actions, mode="append", schema=table.schema(), commit_properties=properties
     )
-    return True
 
 
 def compact_table(lake: Lake, file_bytes: int) -> dict[str, Any]:

@@ -7,33 +7,30 @@ method as for captures (`delta`), for other columns than those of messages.
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_servicebus.pipelines.lake.delta import added, make_table
+from pyspark_servicebus.pipelines.lake.delta import added, commit, has_commit, make_table
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.schema import arrow_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TOLD: Final = "path string, rows bigint, bytes bigint"
-_TOLD_SCHEMA: Final = pa.schema(
-    [("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
-)
+_TOLD_SCHEMA: Final = arrow_of(_TOLD)
 
 
 def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -> bool:
     """Add a batch to the table, once; returns whether this call did it."""
-    from deltalake import CommitProperties, Transaction
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     table = make_table(lake, schema)
-    done = table.transaction_version(query_id)
-    if done is not None and done >= batch_id:
+    if has_commit(table, query_id, batch_id):
         return False
     known = {field.name for field in table.schema().fields}
     if known != set(schema.names):
@@ -42,12 +39,8 @@ def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -
             f"give {', '.join(sorted(schema.names))}. Name another table, or select these columns."
         )
     reported = frame.mapInArrow(_task_writer(lake, query_id, batch_id, schema), _TOLD).collect()
-    table.create_write_transaction(
-        [_action(row) for row in reported],
-        mode="append",
-        schema=table.schema(),
-        commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch_id)]),
-    )
+    actions = [added(row.path, row.bytes, {"numRecords": row.rows}) for row in reported]
+    commit(table, actions, query_id, batch_id)
     return True
 
 
@@ -75,7 +68,3 @@ def _task_writer(
         yield pa.RecordBatch.from_pylist(reported, schema=_TOLD_SCHEMA)
 
     return write
-
-
-def _action(row: Any) -> Any:
-    return added(row.path, row.bytes, {"numRecords": row.rows})

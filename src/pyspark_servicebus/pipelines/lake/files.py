@@ -20,8 +20,8 @@ from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
 from pyspark_servicebus.pipelines.lake.template import PathTemplate
-from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
-from pyspark_servicebus.source.tasks import BusPartition, read_partition
+from pyspark_servicebus.schema import RAW_COLUMN, arrow_of, arrow_schema
+from pyspark_servicebus.source.tasks import BusPartition
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 OPEN_FILES_MAX: Final = 32
@@ -33,24 +33,12 @@ UNIQUE: Final = (
     "enqueued_sequence_number",
     "enqueued_time",
 )
-REPORT_SCHEMA: Final = pa.schema(
-    [
-        ("path", pa.string()),
-        ("staged", pa.string()),
-        ("fragment", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("first_enqueued_ms", pa.int64()),
-        ("last_enqueued_ms", pa.int64()),
-    ]
-)
-"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
 REPORT_DDL: Final = (
     "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
     "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
 )
+"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
+REPORT_SCHEMA: Final = arrow_of(REPORT_DDL)
 
 
 def _form(schema: pa.Schema) -> dict[str, Any]:
@@ -61,43 +49,38 @@ def _form(schema: pa.Schema) -> dict[str, Any]:
     return {"compression": "zstd", "use_dictionary": repeated, "write_statistics": ordered}
 
 
-class _Spans:
-    """What a file contains of each fragment so far."""
-
-    def __init__(self) -> None:
-        self.by_fragment: dict[int, list[int]] = {}
-
-    def add(self, fragment: int, table: pa.Table) -> None:
-        numbers, times = pc.min_max(table["sequence_number"]), _times_ms(table)
-        first, last = numbers["min"].as_py(), numbers["max"].as_py()
-        low, high = pc.min(times).as_py(), pc.max(times).as_py()
-        known = self.by_fragment.get(fragment)
-        if known is None:
-            self.by_fragment[fragment] = [first, last, len(table), low, high]
-        else:
-            known[0], known[1] = min(known[0], first), max(known[1], last)
-            known[2] += len(table)
-            known[3], known[4] = min(known[3], low), max(known[4], high)
-
-
 class StagedFile:
     """One file being written."""
 
     def __init__(self, lake: Lake, staged: str, folder: str, window: str, schema: pa.Schema):
         self.lake, self.staged, self.folder = lake, staged, folder
         self._window, self._schema = window, schema
-        self._spans = _Spans()
+        self._spans: dict[int, tuple[int, int, int, int, int]] = {}
+        """Of each fragment: first and last number, rows, first and last time."""
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._stream = lake.open_output(staged)
         self._writer = pq.ParquetWriter(self._stream, schema, **_form(schema))
 
     def add(self, fragment: int, table: pa.Table) -> None:
-        self._spans.add(fragment, table)
+        self._note(fragment, table)
         self._waiting.append(table)
         self._waiting_bytes += table.nbytes
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._flush()
+
+    def _note(self, fragment: int, table: pa.Table) -> None:
+        numbers, times = pc.min_max(table["sequence_number"]), pc.min_max(_times_ms(table))
+        first, last = numbers["min"].as_py(), numbers["max"].as_py()
+        low, high = times["min"].as_py(), times["max"].as_py()
+        known = self._spans.get(fragment, (first, last, 0, low, high))
+        self._spans[fragment] = (
+            min(known[0], first),
+            max(known[1], last),
+            known[2] + len(table),
+            min(known[3], low),
+            max(known[4], high),
+        )
 
     def add_all(self, table: pa.Table) -> None:
         """Messages of any fragments, in their order."""
@@ -111,7 +94,7 @@ class StagedFile:
         self._stream.close()
         self.lake.sync(self.staged)
         byte_count = self.lake.size(self.staged)
-        spans = self._spans.by_fragment
+        spans = self._spans
         lowest = min(spans)
         number = spans[lowest][0] & SEQUENCE_MAX
         path = f"{self.folder}/{self._window}-f{lowest:04d}-{number:012d}.parquet"
@@ -197,10 +180,9 @@ def window_writer(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = TaskFiles(terms)
         reported: list[dict[str, Any]] = []
-        columns = tuple(terms.columns)
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                for messages in read_partition(parts[place], columns, advice):
+                for messages in parts[place].read(terms.columns, advice):
                     reported += files.add(messages)
         reported += files.close()
         yield pa.RecordBatch.from_pylist(reported, schema=REPORT_SCHEMA)

@@ -90,15 +90,16 @@ class Lake:
 
     def names(self, folder: str) -> list[str]:
         """The files directly in a folder, in order; empty when there is no such folder."""
-        chosen = fs.FileSelector(self.full(folder), allow_not_found=True)
-        found = self._files.get_file_info(chosen)
-        return sorted(info.base_name for info in found if info.type == fs.FileType.File)
+        return self._listed(folder, fs.FileType.File)
 
     def folders(self, folder: str) -> list[str]:
         """The folders directly in a folder, in order."""
+        return self._listed(folder, fs.FileType.Directory)
+
+    def _listed(self, folder: str, kind: fs.FileType) -> list[str]:
         chosen = fs.FileSelector(self.full(folder), allow_not_found=True)
         found = self._files.get_file_info(chosen)
-        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+        return sorted(info.base_name for info in found if info.type == kind)
 
     def paths(self) -> list[str]:
         """Every file except ours, in order, relative to the target."""

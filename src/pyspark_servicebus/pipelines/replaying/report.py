@@ -4,17 +4,17 @@ Owns the report and how a message is shown in one line of it. The run provides t
 """
 
 import datetime
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark_servicebus.pipelines.report.wording import counted, format_span
+from pyspark_servicebus.pipelines.run.reports import JsonReport
 
 PREVIEW_CHARACTERS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
+class ReplayReport(JsonReport):
     """What was sent, or would be."""
 
     source: str
@@ -34,9 +34,6 @@ class ReplayReport:
     """The minimum duration of the replay at its pace; only in a dry run."""
     state: str = ""
     seconds: float = 0.0
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
 
     def as_text(self) -> str:
         if self.dry_run:

@@ -9,7 +9,7 @@ once.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import NOT_FOUND, BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.schema import arrow_of
 from pyspark_servicebus.sink.delivery import Letter, Target
 from pyspark_servicebus.sink.encode import BadRow, RowEncoder
 from pyspark_servicebus.sink.plan import SinkPlan
@@ -28,8 +29,8 @@ GROUP_BYTES: Final = 8 * BATCH_BYTES
 NAP_S: Final = 0.005
 """Shorter waits are skipped: messages that are due together are sent together."""
 DUE_COLUMN: Final = "_due_ms"
-SENT_SCHEMA: Final = pa.schema([("rows", pa.int64()), ("duplicates", pa.int64())])
 SENT_DDL: Final = "rows bigint, duplicates bigint"
+SENT_SCHEMA: Final = arrow_of(SENT_DDL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,6 @@ class Pace:
         return self.start_ms + (due_ms - self.first_ms) / self.speed
 
 
-class Sender(Protocol):
-    """One task's connection to an entity."""
-
-    def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
-        """Add a message; it is sent with others, when its time has come."""
-
-    def flush(self) -> None:
-        """Send everything that waits, and wait for the confirmation."""
-
-    def reported(self) -> dict[str, int]:
-        """How many messages the bus has, and how many of them it had before."""
-
-
 class OnceSender:
     """Messages are sent in groups that are published once, whatever is retried."""
 
@@ -68,6 +56,7 @@ class OnceSender:
         self._waiting_bytes = 0
 
     def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
+        """Add a message; it is sent with others, when its time has come."""
         writer = self._writer(number >> SEQUENCE_BITS)
         if writer.has(number):
             return
@@ -87,11 +76,13 @@ class OnceSender:
         return writer
 
     def flush(self) -> None:
+        """Send everything that waits, and wait for the confirmation."""
         for writer in self._writers.values():
             writer.publish()
         self._waiting_bytes = 0
 
     def reported(self) -> dict[str, int]:
+        """How many messages the bus has, and how many of them it had before."""
         rows = sum(writer.rows for writer in self._writers.values())
         return {"rows": rows, "duplicates": 0}
 
@@ -141,7 +132,7 @@ def batch_sender(
     """The function for `mapInArrow`: messages in, counts out. With a run each is sent once."""
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sender: Sender = DirectSender(path, access, pace)
+        sender: DirectSender | OnceSender = DirectSender(path, access, pace)
         if run is not None:
             sender = OnceSender(path, access, pace, run)
         encoder = RowEncoder(plan)

@@ -21,7 +21,7 @@ from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
 from pyspark_servicebus.pipelines.replaying.settings import ReplaySettings
 from pyspark_servicebus.pipelines.run.progress import plain_words
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.schema import RAW_COLUMN
+from pyspark_servicebus.schema import RAW_COLUMN, arrow_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 SLICE_S: Final = 30.0
 """The maximum time between two records of the positions, at the pace of the replay."""
 SLICES_MAX: Final = 50_000
-_PLAN_SCHEMA: Final = pa.schema(
-    [("fragment", pa.int32()), ("slice", pa.int32()), ("last", pa.int64()), ("rows", pa.int64())]
-)
 _PLAN_DDL: Final = "fragment int, slice int, last bigint, rows bigint"
+_PLAN_SCHEMA: Final = arrow_of(_PLAN_DDL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +58,8 @@ class ReplaySource:
     def __init__(self, spark: "SparkSession", settings: ReplaySettings) -> None:
         self._spark, self._settings = spark, settings
         self._files = found_files(settings.source)
-        self._known = {file.path: file for file in self._files if file.fragments}
         frame = self._read(self._files)
         self._check(frame.columns)
-        self.columns = frame.columns
         self._chosen(frame)  # an invalid filter is reported now
 
     def _read(self, files: Iterable[CapturedFile]) -> "DataFrame":

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
+from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart
+
 _STYLE: Final = """
 :root { color-scheme: light dark; --ground: #ffffff; --card: #f6f7f9; --ink: #1b1f24;
   --quiet: #5b6470; --line: #e1e4e8; --accent: #1f6feb; --wash: #dbe8fd; }
@@ -25,7 +27,6 @@ header { margin-bottom: 2.2rem; }
 .over { color: var(--quiet); font-size: .875rem; margin: 0 0 .4rem; }
 h1 { font-size: 1.9rem; line-height: 1.25; letter-spacing: -.01em; margin: 0 0 .6rem;
   text-wrap: balance; }
-.lead { color: var(--quiet); margin: 0; max-width: 46rem; }
 h2 { font-size: 1.2rem; line-height: 1.35; margin: 2.8rem 0 .2rem; text-wrap: balance; }
 h2 + p { color: var(--quiet); font-size: .9375rem; margin: 0 0 .9rem; max-width: 46rem; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.4rem, 1fr)); gap: .8rem;
@@ -79,7 +80,6 @@ class Page:
     title: str
     over: str
     """The line above the title: which report this is, of what."""
-    lead: str = ""
     footer: str = ""
     _parts: list[str] = field(default_factory=list)
 
@@ -95,11 +95,14 @@ class Page:
         """A heading that states the finding, and how to read what follows."""
         self._parts.append(f"<h2>{_heading(title)}</h2><p>{escape(text)}</p>")
 
-    def figure(self, light: bytes, dark: bytes, words: str) -> None:
-        """A chart for both kinds of screen; `words` are the alternative text."""
+    def chart(self, chart: Chart) -> None:
+        """A chart for both kinds of screen, under its finding, which is the alternative text."""
+        self.section(chart.title, chart.subtitle)
+        light, dark = (_data(chart.png(theme, with_title=False)) for theme in (LIGHT, DARK))
+        words = escape(f"{chart.title}. {chart.subtitle}")
         self._parts.append(
-            f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_data(dark)}">'
-            f'<img alt="{escape(words)}" src="{_data(light)}"></picture></figure>'
+            f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+            f'<img alt="{words}" src="{light}"></picture></figure>'
         )
 
     def table(
@@ -118,13 +121,12 @@ class Page:
 
     def render(self) -> str:
         """The whole page."""
-        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
         made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{escape(self.title)}</title><style>{_STYLE}</style></head><body>\n"
-            f'<header><p class="over">{escape(self.over)}</p><h1>{_heading(self.title)}</h1>{lead}'
+            f'<header><p class="over">{escape(self.over)}</p><h1>{_heading(self.title)}</h1>'
             "</header>\n" + "\n".join(self._parts) + f"\n<footer>{escape(self.footer)} Made {made} "
             "by Partibus.</footer>\n</body></html>\n"
         )

@@ -7,10 +7,9 @@ script and a verb behave alike.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.run.execution import Execution
@@ -29,7 +28,7 @@ from pyspark_servicebus.pipelines.run.settings_table import (
     bus_field,
     settings_of,
 )
-from pyspark_servicebus.pipelines.run.state import RecordedProgress, checked_name, default_state_dir
+from pyspark_servicebus.pipelines.run.state import RecordedProgress
 from pyspark_servicebus.pipelines.run.termination import EXIT_INTERRUPTED, terminated_as_interrupted
 
 if TYPE_CHECKING:
@@ -49,56 +48,35 @@ _NOT_OF_SCRIPTS: Final = ("spark_log",)
 """Spark's log is that of spark-submit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """How a pipeline is run: everything except its own settings."""
-
-    name: str
-    kind: str
-    master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    state_dir: Path = field(default_factory=default_state_dir)
-    metrics_file: Path | None = None
-    log_file: Path | None = None
-    is_quiet: bool = False
-    nice: int | None = None
-    """None for the default of the kind."""
-
-
-def job_of(kind: str, execution: Execution, **more: Any) -> Job:
-    """A run of a pipeline of this kind, according to the options."""
-    return Job(
-        name=checked_name(execution.name or kind),
-        kind=kind,
-        master=execution.master,
-        conf=execution.spark_conf(),
-        state_dir=execution.state_place(),
-        metrics_file=execution.metrics_place(),
-        nice=execution.nice,
-        **more,
-    )
-
-
-def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
+def run_job(
+    kind_name: str,
+    execution: Execution,
+    work: "Callable[[SparkSession, Settings, Progress], Made]",
+    settings: Settings,
+    *,
+    log_file: Path | None = None,
+    is_quiet: bool = False,
+) -> Made:
     """Make a session, run a pipeline in it, record its state, and stop the session."""
     from pyspark_servicebus.pipelines.kinds import KINDS
     from pyspark_servicebus.pipelines.run.session import spark_session
 
-    recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
-    console: tuple[Progress, ...] = () if job.is_quiet else (ConsoleProgress(),)
+    name, conf = execution.name or kind_name, execution.spark_conf()
+    recorded = RecordedProgress(name, kind_name, execution.state_place(), execution.metrics_place())
+    console: tuple[Progress, ...] = () if is_quiet else (ConsoleProgress(),)
     progress = Several(recorded, *console)
-    kind = KINDS.get(job.kind)
+    kind = KINDS.get(kind_name)
     jvm_options = kind.jvm_options if kind else ""
-    nice = job.nice
+    nice = execution.nice
     if nice is None:
         nice = kind.nice if kind else 0
 
     def run() -> Made:
         spark = spark_session(
-            f"partibus {job.name}", job.master, job.conf, job.log_file, nice, jvm_options
+            f"partibus {name}", execution.master, conf, log_file, nice, jvm_options
         )
         try:
-            return work(spark, progress)
+            return work(spark, settings, progress)
         finally:
             spark.stop()
 
@@ -146,8 +124,8 @@ def script_main(
         chosen = settings.from_table(table_of(settings, given))
         execution = Execution.from_table(table_of(Execution, given))
         # Otherwise progress would be mixed into the report on stdout.
-        job = job_of(name, execution, is_quiet=execution.json and is_submitted())
-        report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
+        is_quiet = execution.json and is_submitted()
+        report = run_job(name, execution, work, chosen, is_quiet=is_quiet)
         print(report.as_json() if execution.json else report.as_text(), flush=True)
         all_done(report)
     except (SettingsError, OptionsError) as error:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from partibus.client.atom import AtomClient
     from partibus.client.connection_string import ConnectionString
     from partibus.client.entity_fields import Kind
+    from pyspark_servicebus.access import Access
+    from pyspark_servicebus.credentials import Credentials
 
 PLACE_KEYS: Final = ("connection_string_ref", "connection_string", "ca_file")
 
@@ -28,10 +30,6 @@ class EntityInfo:
     kind: "Kind"
     fields: Mapping[str, Any] = field(repr=False, compare=False)
     """Its properties and counts, by their names in snake case."""
-
-    @property
-    def requires_session(self) -> bool:
-        return bool(self.fields.get("requires_session"))
 
     @property
     def detects_duplicates(self) -> bool:
@@ -85,15 +83,24 @@ class BusPlace:
 
     def connection(self) -> "ConnectionString":
         """The connection string, read now and parsed."""
-        from pyspark_servicebus.credentials import Credentials
         from pyspark_servicebus.given_options import OptionsError
 
         try:
-            reference, literal = self.connection_string_ref, self.connection_string
-            return Credentials(reference, literal, self.ca_file).place()
+            return self._credentials().place()
         except OptionsError as error:
             text = error.words.replace("connectionStringRef", "connection_string_ref")
             raise SettingsError(text.replace("connectionString", "connection_string")) from None
+
+    def _credentials(self) -> "Credentials":
+        from pyspark_servicebus.credentials import Credentials
+
+        return Credentials(self.connection_string_ref, self.connection_string, self.ca_file)
+
+    def access(self, path: str, patience_s: float = 0.0) -> "Access":
+        """A token for a path; by default nothing waits for an unreachable bus."""
+        from pyspark_servicebus.access import Access
+
+        return Access(self._credentials(), path, patience_s)
 
     def namespace(self) -> str:
         """A name for the bus in paths: the first part of its host name."""

@@ -135,13 +135,13 @@ class ConsoleProgress:
         print(self.line(), file=self._stream, flush=True)
 
 
+Advanced = Callable[[int, int | None, int], None]
+"""Gets the reports of a query; `Progress.advanced`, or what counts them first."""
 RowsOf = Callable[[int], int]
 """How many rows a batch had, for queries whose reports do not know (`foreachBatch`)."""
 
 
-def watch(
-    query: "StreamingQuery", progress: Progress = SILENT, rows_of: RowsOf | None = None
-) -> None:
+def watch(query: "StreamingQuery", advanced: Advanced, rows_of: RowsOf | None = None) -> None:
     """Follow a query until it ends; its error is raised with the data source's own text.
 
     Ctrl-C stops the query at the next batch and is passed on.
@@ -151,14 +151,14 @@ def watch(
     seen: set[tuple[int, str]] = set()
     try:
         while query.isActive:
-            _tell(query, progress, seen, rows_of)
+            _tell(query, advanced, seen, rows_of)
             # Here rather than in the JVM, so that Ctrl-C leaves nothing half done.
             time.sleep(POLL_S)
-        _tell(query, progress, seen, rows_of)
+        _tell(query, advanced, seen, rows_of)
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
-        _tell(query, progress, seen, rows_of)
+        _tell(query, advanced, seen, rows_of)
         raise
     except StreamingQueryException as error:
         raise failure_of(error) from error
@@ -166,7 +166,7 @@ def watch(
 
 def _tell(
     query: "StreamingQuery",
-    progress: Progress,
+    advanced: Advanced,
     seen: set[tuple[int, str]],
     rows_of: RowsOf | None,
 ) -> None:
@@ -177,7 +177,7 @@ def _tell(
         seen.add(key)
         rows = _rows(report) if rows_of is None else rows_of(report.batchId)
         if rows:
-            progress.advanced(rows, _lag(report), report.batchId)
+            advanced(rows, _lag(report), report.batchId)
 
 
 def _rows(report: Any) -> int:

@@ -5,7 +5,9 @@ them print a report first and then call `all_done`, so that they end with the sa
 that may fall short has a method `shortfall`; what others have done meanwhile is not a shortfall.
 """
 
-from typing import Protocol, TypeVar, runtime_checkable
+import json
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 
@@ -18,6 +20,17 @@ class Report(Protocol):
 
     def as_text(self) -> str:
         """For people."""
+
+
+class JsonReport:
+    """The form for programs of a report that is a dataclass of plain values."""
+
+    __slots__ = ()
+
+    def as_json(self) -> str:
+        """For programs."""
+        report: Any = self
+        return json.dumps(asdict(report), indent=2)
 
 
 @runtime_checkable

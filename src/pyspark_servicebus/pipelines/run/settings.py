@@ -28,6 +28,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return close[0] if close else names[0]
 
 
+def no_such_key(name: str, known: Iterable[str]) -> str:
+    """What to say of a key that a file may not have."""
+    return f"unknown key; did you mean {nearest(name, known)}?"
+
+
 def pairs(texts: Iterable[str], option: str = "conf") -> dict[str, str]:
     """Texts of the form K=V as a dict."""
     found: dict[str, str] = {}

@@ -12,6 +12,7 @@ import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 
 from partibus.domain import quantities
@@ -241,10 +242,6 @@ def _switch(key: str, given: object) -> bool:
     return given
 
 
-def _duration(key: str, given: object) -> int:
-    return _quantity(quantities.duration_ms, key, given)
-
-
 def _size(key: str, given: object) -> int:
     if isinstance(given, int) and not isinstance(given, bool):
         given = str(given)
@@ -294,7 +291,7 @@ _METAVARS: Final[dict[Form, str]] = {
     "entity": "ENTITY",
     "path": "PATH",
 }
-_READERS: Final = {
+_READERS: Final[dict[Form, Callable[[str, object], object]]] = {
     "text": _text,
     "entity": _text,
     "path": _text,
@@ -302,7 +299,7 @@ _READERS: Final = {
     "number": _number,
     "real": _real,
     "switch": _switch,
-    "duration": _duration,
+    "duration": partial(_quantity, quantities.duration_ms),
     "size": _size,
     "moment": _moment,
 }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from partibus.domain.quantities import format_bytes
-from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart
+from pyspark_servicebus.pipelines.report.charts import Chart
 from pyspark_servicebus.pipelines.report.page import Column, Page
 from pyspark_servicebus.pipelines.report.text_table import moment
 from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, percent
@@ -35,9 +35,7 @@ def traffic_page(report: TrafficReport, charts: Sequence[Chart]) -> str:
         page.tiles(_tiles(report))
         tables = _tables(report)
         for chart in charts:
-            page.section(chart.title, chart.subtitle)
-            light, dark = (chart.png(theme, with_title=False) for theme in (LIGHT, DARK))
-            page.figure(light, dark, f"{chart.title}. {chart.subtitle}")
+            page.chart(chart)
             if chart.name in tables:
                 summary, columns, rows = tables[chart.name]
                 page.table(columns, rows, summary)
@@ -87,15 +85,12 @@ def _tables(report: TrafficReport) -> dict[str, Table]:
         "ages": (
             "Ages by entity",
             [Column("Entity"), *(Column(head, number) for head in ("Median", "95 %", "Oldest"))],
-            [
-                (age.entity, *map(format_age, (age.median_s, age.p95_s, age.oldest_s)))
-                for age in report.ages
-            ],
+            [*report.age_rows()],
         ),
         "cursors": (
             "Cursors as a table",
             [Column("Entity"), Column("Cursor"), Column("Behind", number), Column("Moved", "time")],
-            [(c.entity, c.cursor, f"{c.lag:,}", moment(c.moved_at)) for c in report.cursors],
+            [*report.cursor_rows()],
         ),
     }
     return {

@@ -101,12 +101,12 @@ class TrafficReport:
     taken_at: Time
     window_s: float
     entities_looked_at: int
-    entities: tuple[EntityTraffic, ...]
-    windows: tuple[TrafficWindow, ...]
-    fragments: tuple[FragmentTraffic, ...]
-    keys: tuple[KeyTraffic, ...]
+    entities: tuple[EntityTraffic, ...] = ()
+    windows: tuple[TrafficWindow, ...] = ()
+    fragments: tuple[FragmentTraffic, ...] = ()
+    keys: tuple[KeyTraffic, ...] = ()
     """The hottest of each entity."""
-    key_counts: Mapping[str, Mapping[int, int]] = field(repr=False)
+    key_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, repr=False)
     """Of each entity, how many keys have how many messages."""
     deliveries: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Of each entity, how many messages were delivered how often before."""
@@ -151,10 +151,11 @@ class TrafficReport:
         if self.entities:
             parts.append(self._entity_table())
         if self.ages:
-            parts.append(self._age_table())
+            heads = ("entity", "half is younger than", "95 % than", "oldest")
+            parts.append(text_table(heads, self.age_rows(), right=(1, 2, 3)))
         if self.cursors:
-            rows = [(c.entity, c.cursor, f"{c.lag:,}", moment(c.moved_at)) for c in self.cursors]
-            parts.append(text_table(("entity", "cursor", "behind", "moved"), rows, right=(2,)))
+            heads = ("entity", "cursor", "behind", "moved")
+            parts.append(text_table(heads, self.cursor_rows(), right=(2,)))
         if self.read_now is not None:
             parts.append(f"{counted(self.read_now, 'message')} read in this run")
         if self.written:
@@ -183,13 +184,16 @@ class TrafficReport:
         ]
         return text_table(heads, rows, right=(1, 2, 3, 4, 5, 6, 8, 9))
 
-    def _age_table(self) -> str:
-        rows = [
+    def age_rows(self) -> list[tuple[str, ...]]:
+        """Of each entity: the median age, the age of 95 %, and that of the oldest."""
+        return [
             (age.entity, *map(format_age, (age.median_s, age.p95_s, age.oldest_s)))
             for age in self.ages
         ]
-        heads = ("entity", "half is younger than", "95 % than", "oldest")
-        return text_table(heads, rows, right=(1, 2, 3))
+
+    def cursor_rows(self) -> list[tuple[str, ...]]:
+        """Of each cursor: its entity, its name, its lag, and when it moved."""
+        return [(c.entity, c.cursor, f"{c.lag:,}", moment(c.moved_at)) for c in self.cursors]
 
 
 def entity_traffic(

@@ -46,9 +46,9 @@ class Counts:
         return self.by_batch.get(batch_id, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTerms:
-    """What the work of a batch needs to know."""
+@dataclass(slots=True)
+class BatchWork:
+    """What `foreachBatch` calls."""
 
     steps: Sequence[Step]
     around: Surroundings
@@ -57,16 +57,9 @@ class BatchTerms:
     write: Callable[["DataFrame", int], None]
     """Writes a batch; writing it again must have no further effect."""
     write_failures: Callable[["DataFrame", int], None]
-    counts: Counts = field(default_factory=Counts)
-
-
-class BatchWork:
-    """What `foreachBatch` calls."""
-
-    def __init__(self, terms: BatchTerms) -> None:
-        self._terms = terms
-        self._kept: list[DataFrame] = []
-        """Results that are needed again in this batch."""
+    counts: Counts
+    _kept: "list[DataFrame]" = field(init=False, default_factory=list)
+    """Results that are needed again in this batch."""
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
         try:
@@ -77,16 +70,16 @@ class BatchWork:
             self._kept = []
 
     def _write(self, numbered: "DataFrame", batch_id: int) -> None:
-        counts = self._terms.counts
+        counts = self.counts
         counts.by_batch[batch_id] = numbered.count()
         good, failures = self._apart(numbered)
-        for part in parts_of(self._terms.steps):
+        for part in parts_of(self.steps):
             work = self._row_step if part[0].knows_rows else self._frame_steps
             good, failed = work(part, good)
             failures += failed
         counts.failed += self._write_failures(failures, batch_id)
         made = good.drop(NUMBER)
-        self._terms.write(made, batch_id)
+        self.write(made, batch_id)
         counts.written += made.count()
 
     def _numbered(self, frame: "DataFrame") -> "DataFrame":
@@ -102,7 +95,7 @@ class BatchWork:
         if TARGET_COLUMN not in numbered.columns:
             return numbered, []
         failed = f.coalesce(
-            (f.col(TARGET_COLUMN) == self._terms.failure_queue)
+            (f.col(TARGET_COLUMN) == self.failure_queue)
             & (f.col("application_properties")[failed_rows.REASON] == failed_rows.FAILED),
             f.lit(False),
         )
@@ -112,7 +105,7 @@ class BatchWork:
         self, steps: Sequence[Step], rows: "DataFrame"
     ) -> "tuple[DataFrame, list[DataFrame]]":
         """A step that reports which rows fail."""
-        around = Surroundings(self._terms.around.beside, self._terms.failure_queue)
+        around = Surroundings(self.around.beside, self.failure_queue)
         return self._apart(self._numbered(apply_steps(rows.drop(NUMBER), steps, around)))
 
     def _frame_steps(
@@ -120,7 +113,7 @@ class BatchWork:
     ) -> "tuple[DataFrame, list[DataFrame]]":
         """Steps on whole frames; rows that make them fail are searched for."""
         made = self._numbered(self._made(steps, rows))
-        text, _ = self._tried(made.count)
+        text = self._error_of(made.count)
         if text is None:
             return made, []
         bad = self._search(steps, rows, text)
@@ -128,25 +121,21 @@ class BatchWork:
         return self._numbered(self._made(steps, good)), [self._failures(rows, bad)]
 
     def _made(self, steps: Sequence[Step], rows: "DataFrame") -> "DataFrame":
-        return apply_steps(rows.drop(NUMBER), steps, self._terms.around)
+        return apply_steps(rows.drop(NUMBER), steps, self.around)
 
-    def _tried(self, work: Callable[[], int]) -> tuple[str | None, int]:
-        """Run steps without writing; returns the error, or the result."""
+    def _error_of(self, work: Callable[[], object]) -> str | None:
+        """Run steps without writing; returns their error."""
         try:
-            return None, work()
+            work()
         except PySparkException as error:
             if _SINK_WORDS in str(error):
                 raise
-            return spark_words(plain_words(str(error))), 0
+            return spark_words(plain_words(str(error)))
+        return None
 
     def _attempt(self, steps: Sequence[Step], rows: "DataFrame") -> str | None:
         made = self._made(steps, rows)
-
-        def run() -> int:
-            made.write.format("noop").mode("overwrite").save()
-            return 0
-
-        return self._tried(run)[0]
+        return self._error_of(made.write.format("noop").mode("overwrite").save)
 
     def _search(self, steps: Sequence[Step], whole: "DataFrame", text: str) -> dict[int, str]:
         numbers = sorted(row[0] for row in whole.select(NUMBER).collect())
@@ -157,7 +146,7 @@ class BatchWork:
                 return known
             return self._attempt(steps, whole.where(f.col(NUMBER).between(part[0], part[-1])))
 
-        return failed_rows.failing_numbers(numbers, attempt, self._terms.failures_max)
+        return failed_rows.failing_numbers(numbers, attempt, self.failures_max)
 
     # --- where they go --------------------------------------------------------------------
 
@@ -172,7 +161,7 @@ class BatchWork:
         self._kept.append(found)
         count = found.count()
         if count:
-            self._terms.write_failures(found, batch_id)
+            self.write_failures(found, batch_id)
         return count
 
     def _failures(self, whole: "DataFrame", bad: dict[int, str]) -> "DataFrame":

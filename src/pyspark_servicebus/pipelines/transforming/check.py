@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from partibus.client.errors import AtomError
-from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import source_options
@@ -100,9 +98,8 @@ def _check_target(settings: TransformSettings) -> str:
 def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
     """An entity of the bus, or the error about its name."""
     bus.connection()
-    credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
     try:
-        return discover(Access(credentials, path, 0.0), path)
+        return discover(bus.access(path), path)
     except BulkError as error:
         if error.condition == UNREACHABLE:
             raise PipelineFailed(error.text, error.getCondition()) from None

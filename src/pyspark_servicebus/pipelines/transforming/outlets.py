@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import sink_options
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Outlet(Protocol):
-    """A sink."""
+class Outlet:
+    """A sink that accepts every column, and writes a batch at a time unless it has its own way."""
 
-    @property
-    def name(self) -> str:
-        """Its name in reports."""
+    name: str
+    """Its name in reports."""
 
     def check(self, schema: "StructType") -> None:
         """SettingsError for columns that it cannot accept."""
@@ -35,12 +34,18 @@ class Outlet(Protocol):
     def stream(self, frame: "DataFrame", query_id: Callable[[], str]) -> "DataStreamWriter":
         """A stream into it."""
 
+        def write(batch: "DataFrame", batch_id: int) -> None:
+            self.write(batch, batch_id, query_id())
+
+        return frame.writeStream.foreachBatch(write)
+
     def write(self, frame: "DataFrame", batch_id: int, query_id: str) -> None:
         """One batch of a query into it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class BusOutlet:
+class BusOutlet(Outlet):
     """A queue or topic; rows with their own target go there."""
 
     name: str
@@ -62,24 +67,8 @@ class BusOutlet:
         frame.write.format("servicebus").options(**options).mode("append").save()
 
 
-class _ByBatch:
-    """Sinks that write a batch at a time."""
-
-    def check(self, schema: "StructType") -> None:
-        """Every column can be written."""
-
-    def stream(self, frame: "DataFrame", query_id: Callable[[], str]) -> "DataStreamWriter":
-        def write(batch: "DataFrame", batch_id: int) -> None:
-            self.write(batch, batch_id, query_id())
-
-        return frame.writeStream.foreachBatch(write)
-
-    def write(self, frame: "DataFrame", batch_id: int, query_id: str) -> None:
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, slots=True)
-class ParquetOutlet(_ByBatch):
+class ParquetOutlet(Outlet):
     """Files in a folder for each batch; writing a batch again replaces its folder."""
 
     name: str
@@ -90,7 +79,7 @@ class ParquetOutlet(_ByBatch):
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaOutlet(_ByBatch):
+class DeltaOutlet(Outlet):
     """A Delta table; a batch is one commit, and a committed batch is not written again."""
 
     name: str
@@ -103,7 +92,7 @@ class DeltaOutlet(_ByBatch):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsoleOutlet(_ByBatch):
+class ConsoleOutlet(Outlet):
     """The first rows of each batch on stdout, as JSON, a line each."""
 
     rows_max: int = 20

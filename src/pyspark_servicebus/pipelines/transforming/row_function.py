@@ -6,10 +6,11 @@ failures, depending on the settings; it never disappears.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.transforming.failed_rows import failed_row
-from pyspark_servicebus.schema import COLUMNS, TARGET_COLUMN, arrow_schema
+from pyspark_servicebus.schema import COLUMNS, TARGET_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,32 +42,20 @@ def out_schema(given: "StructType | None" = None) -> "StructType":
 
 def arrow_out_schema(given: "StructType | None" = None) -> "pa.Schema":
     """The same, for Arrow."""
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    schema = arrow_schema(list(COLUMNS)).append(pa.field(TARGET_COLUMN, pa.string()))
-    added = [] if given is None else [f for f in given.fields if f.name not in OUT_COLUMNS]
-    for field in to_arrow_schema(StructType(added), timezone="UTC"):
-        schema = schema.append(field)
-    return schema
+    return to_arrow_schema(out_schema(given), timezone="UTC")
 
 
+@dataclass(eq=False, slots=True)
 class RowStep:
     """A function of rows, as `mapInArrow` calls it in a worker."""
 
-    def __init__(
-        self,
-        function: RowFunction,
-        name: str,
-        failures: str | None,
-        schema: "pa.Schema | None" = None,
-    ) -> None:
-        self._function = function
-        self._name = name
-        self._failures = failures
-        """Where messages go for which the function fails; None to fail the task."""
-        self._schema = arrow_out_schema() if schema is None else schema
+    function: RowFunction
+    name: str
+    failures: str | None
+    """Where messages go for which the function fails; None to fail the task."""
+    schema: "pa.Schema"
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         waiting: list[Row] = []
@@ -74,22 +63,22 @@ class RowStep:
             for row in rows_of(batch):
                 waiting += self._made(row)
                 if len(waiting) >= _ROWS_PER_BATCH:
-                    yield batch_of(waiting, self._schema)
+                    yield batch_of(waiting, self.schema)
                     waiting = []
         if waiting:
-            yield batch_of(waiting, self._schema)
+            yield batch_of(waiting, self.schema)
 
     def _made(self, row: Row) -> list[Row]:
         # The function may change its row; a failure shows the original.
         given = {**row, **{name: dict(row[name]) for name in _MAPS if row.get(name)}}
         try:
-            return list(messages_of(self._function(given), self._schema.names))
+            return list(messages_of(self.function(given), self.schema.names))
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if self._failures is None:
+            if self.failures is None:
                 where = f"{row.get('entity')} {row.get('sequence_number')}"
-                raise RowFailed(f"{self._name} failed for the message {where}: {text}") from error
-            return [failed_row(row, text, self._failures)]
+                raise RowFailed(f"{self.name} failed for the message {where}: {text}") from error
+            return [failed_row(row, text, self.failures)]
 
 
 def rows_of(batch: "pa.RecordBatch") -> Iterator[Row]:
@@ -101,7 +90,7 @@ def rows_of(batch: "pa.RecordBatch") -> Iterator[Row]:
         yield row
 
 
-def messages_of(given: object, names: Sequence[str] = OUT_COLUMNS) -> Iterator[Row]:
+def messages_of(given: object, names: Sequence[str]) -> Iterator[Row]:
     """The return value of a function, as rows with only the columns of messages."""
     if given is None:
         return
@@ -127,11 +116,10 @@ def _message(row: Any, names: Sequence[str]) -> Row:
     return message
 
 
-def batch_of(rows: list[Row], schema: "pa.Schema | None" = None) -> "pa.RecordBatch":
+def batch_of(rows: list[Row], schema: "pa.Schema") -> "pa.RecordBatch":
     """Rows as Arrow; dictionaries become the pairs that it needs for maps."""
     import pyarrow as pa
 
-    schema = arrow_out_schema() if schema is None else schema
     columns = []
     for field in schema:
         values = [row.get(field.name) for row in rows]

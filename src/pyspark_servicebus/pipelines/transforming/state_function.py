@@ -7,6 +7,7 @@ so a batch that is run again begins with the same state. Runs in Spark's workers
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import Row as SparkRow
@@ -15,7 +16,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_servicebus.pipelines.transforming.failed_rows import failed_row
 from pyspark_servicebus.pipelines.transforming.row_function import (
-    OUT_COLUMNS,
     Row,
     RowFailed,
     messages_of,
@@ -30,26 +30,19 @@ PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSt
 _SCHEMA: Final = StructType([StructField("state", StringType(), True)])
 
 
+@dataclass(eq=False)
 class StateStep(StatefulProcessor):
     """A stateful function, as `transformWithState` calls it in a worker."""
 
-    def __init__(
-        self,
-        function: StateFunction,
-        name: str,
-        forget_ms: int | None,
-        failures: str | None,
-        columns: Sequence[str] = OUT_COLUMNS,
-    ) -> None:
-        self._function = function
-        self._columns = tuple(columns)
-        self._name = name
-        self._forget_ms = forget_ms
-        self._failures = failures
+    function: StateFunction
+    name: str
+    forget_ms: int | None
+    failures: str | None
+    columns: Sequence[str]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark has opened the state."""
-        self._state = handle.getValueState("state", _SCHEMA, self._forget_ms)
+        self._state = handle.getValueState("state", _SCHEMA, self.forget_ms)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -60,7 +53,7 @@ class StateStep(StatefulProcessor):
         """The rows of one key in this batch."""
         given = sorted((_plain(row) for row in rows), key=_number)
         for message in self._made(_key(key), given):
-            yield SparkRow(**{name: message.get(name) for name in self._columns})
+            yield SparkRow(**{name: message.get(name) for name in self.columns})
 
     def close(self) -> None:
         """Nothing to close."""
@@ -71,14 +64,14 @@ class StateStep(StatefulProcessor):
         state: State = json.loads(text) if text else {}
         try:
             given = [dict(row) for row in rows]
-            made = list(messages_of(self._function(key, given, state), self._columns))
+            made = list(messages_of(self.function(key, given, state), self.columns))
             kept = json.dumps(state) if state else None
         except Exception as error:
             reported = f"{type(error).__name__}: {error}"
-            if self._failures is None:
-                raise RowFailed(f"{self._name} failed for the key {key!r}: {reported}") from error
+            if self.failures is None:
+                raise RowFailed(f"{self.name} failed for the key {key!r}: {reported}") from error
             # The state stays as it was before these rows.
-            return [failed_row(row, reported, self._failures) for row in rows]
+            return [failed_row(row, reported, self.failures) for row in rows]
         if kept is not None:
             self._state.update((kept,))
         elif text is not None:

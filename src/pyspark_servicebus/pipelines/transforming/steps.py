@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest, no_such_key
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 from pyspark_servicebus.pipelines.transforming.functions import load_function
 
@@ -77,7 +77,7 @@ def step_of(number: int, table: Mapping[str, object]) -> Step:
     known = _KINDS[kind].options
     for name in table:
         if name != kind and name not in known:
-            raise StepError(number, kind, f"{name}: {_no_such_key(name, (kind, *known))}")
+            raise StepError(number, kind, f"{name}: {no_such_key(name, (kind, *known))}")
     value = table[kind]
     if not _FITS[_KINDS[kind].takes](value):
         raise StepError(number, kind, f"a {_KINDS[kind].takes} is needed, not {value!r}.")
@@ -97,11 +97,7 @@ def _which_kind(number: int, table: Mapping[str, object], kinds: list[str]) -> s
     if not table:
         return f"step {number}: it is empty; write one of {', '.join(_KINDS)}."
     name = next(iter(table))
-    return f"step {number}: {name}: {_no_such_key(name, tuple(_KINDS))}"
-
-
-def _no_such_key(name: str, known: tuple[str, ...]) -> str:
-    return f"unknown key; did you mean {nearest(name, known)}?"
+    return f"step {number}: {name}: {no_such_key(name, _KINDS)}"
 
 
 def apply_steps(frame: "DataFrame", steps: Iterable[Step], around: Surroundings) -> "DataFrame":

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.quantities import format_bytes
-from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart, Theme
+from pyspark_servicebus.pipelines.report.charts import Chart, Theme
 from pyspark_servicebus.pipelines.report.page import Column, Page, table_html
 from pyspark_servicebus.pipelines.report.text_table import moment
 from pyspark_servicebus.pipelines.report.wording import counted
@@ -34,7 +34,7 @@ def dead_letter_page(report: DeadLetterReport) -> str:
     )
     if report.total:
         _tiles(page, report)
-        _hours(page, report)
+        page.chart(hours_chart(report))
         _causes(page, report)
     if report.has_rules:
         _rules(page, report)
@@ -56,13 +56,6 @@ def _tiles(page: Page, report: DeadLetterReport) -> None:
 
 
 # --- when they came ---------------------------------------------------------------------------
-
-
-def _hours(page: Page, report: DeadLetterReport) -> None:
-    chart = hours_chart(report)
-    page.section(chart.title, chart.subtitle)
-    words = f"{chart.title}. {chart.subtitle}"
-    page.figure(chart.png(LIGHT, with_title=False), chart.png(DARK, with_title=False), words)
 
 
 def hours_chart(report: DeadLetterReport) -> Chart:
@@ -201,11 +194,7 @@ def _rules(page: Page, report: DeadLetterReport) -> None:
     page.section(title, text)
     ends = ("Cannot",) if report.is_dry_run else ("Done", "Failed", "Gone", "Held")
     numbers = [Column(head, "number") for head in ("Fits", *ends)]
-    rows: list[tuple[object, ...]] = []
-    for rule in report.rules:
-        reported = (rule.done, rule.failed, rule.gone, rule.held)
-        last = (rule.unfixable,) if report.is_dry_run else reported
-        rows.append((rule.rule, rule.action, *(f"{n:,}" for n in (rule.matched, *last))))
+    rows = [report.rule_row(rule) for rule in report.rules]
     rows.append(("no rule", "left", f"{report.without_rule:,}", *[""] * len(ends)))
     page.table([Column("Rule"), Column("Action"), *numbers], rows)
     if report.problems:

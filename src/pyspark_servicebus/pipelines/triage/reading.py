@@ -15,6 +15,7 @@ from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.triage.rewriting import NotFixable, patched
 from pyspark_servicebus.pipelines.triage.rules import NO_RULE, DeadLetter, Rule, attempts_of, decide
 from pyspark_servicebus.pipelines.triage.text_shape import safe_text, text_shape
+from pyspark_servicebus.schema import arrow_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ class Triage:
         import pyarrow as pa
 
         rows = [self._row(row) for row in batch.to_pylist()]
-        return pa.RecordBatch.from_pylist(rows, schema=arrow_schema())
+        return pa.RecordBatch.from_pylist(rows, schema=arrow_of(SCHEMA))
 
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         properties = dict(row["application_properties"] or {})
@@ -104,21 +105,6 @@ class Triage:
         except NotFixable as problem:
             return index, str(problem)
         return index, None
-
-
-@functools.cache
-def arrow_schema() -> "pa.Schema":
-    """SCHEMA for Arrow."""
-    import pyarrow as pa
-
-    kinds = {
-        "string": pa.string(),
-        "bigint": pa.int64(),
-        "int": pa.int32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-    }
-    parts = [part.split() for part in SCHEMA.split(", ")]
-    return pa.schema([(name, kinds[kind]) for name, kind in parts])
 
 
 def dead_letters(

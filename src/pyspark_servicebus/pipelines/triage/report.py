@@ -149,7 +149,7 @@ class DeadLetterReport:
         return table + (f"\n... and {counted(left, 'cause')} more" if left > 0 else "")
 
     def _rule_table(self) -> str:
-        rows = [self._rule_row(rule) for rule in self.rules]
+        rows = [self.rule_row(rule) for rule in self.rules]
         rest = "(no rule: left)" if self.rules else "(no rule)"
         blanks = ("",) * (2 if self.is_dry_run else 5)
         rows.append((rest, "", f"{self.without_rule:,}", *blanks[1:]))
@@ -158,7 +158,8 @@ class DeadLetterReport:
         numbers = tuple(range(2, 3 + len(ends)))
         return f"{title}\n" + text_table(("rule", "action", "fits", *ends), rows, right=numbers)
 
-    def _rule_row(self, rule: RuleCount) -> tuple[str, ...]:
+    def rule_row(self, rule: RuleCount) -> tuple[str, ...]:
+        """A line of the table of rules: the end shows what happened, or what cannot."""
         row = (rule.rule, rule.action, f"{rule.matched:,}")
         ends = (rule.done, rule.failed, rule.gone, rule.held)
         return (*row, *(f"{n:,}" for n in ((rule.unfixable,) if self.is_dry_run else ends)))

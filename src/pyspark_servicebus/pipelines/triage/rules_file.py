@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from partibus.amqp.codec.types import Timestamp
 from partibus.domain.toml_lines import TomlLines
-from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.run.settings import SettingsError, no_such_key
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
 from pyspark_servicebus.pipelines.triage.rules import ACTIONS, MESSAGE_IDS, SENDING, Rule, When
 
@@ -167,8 +167,7 @@ class _Reading:
     def _known(self, index: int, table: Mapping[str, object], keys: tuple[str, ...]) -> None:
         for key in table:
             if key not in keys:
-                close = nearest(key, keys)
-                self.complain(index, key, f"unknown key; did you mean {close}?")
+                self.complain(index, key, no_such_key(key, keys))
 
     def _plain(self, index: int, kind: type[Any], table: Mapping[str, object]) -> Any:
         """The keys with simple values; None when one of them is wrong."""

@@ -7,8 +7,8 @@ Spark seconds: one pass counts everything at once, and the driver adds it up. Th
 import datetime
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark_servicebus.pipelines.triage.reading import DEFERRED
 from pyspark_servicebus.pipelines.triage.report import Cause, Hour, Sample
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 CAUSES_MAX: Final = 1000
 Key = tuple[str, str, str]
+_T = TypeVar("_T")
 _KEY: Final = ("entity", "reason", "shape")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Dead letters of one cause, hour and rule."""
 
-    key: Key
+    entity: str
+    reason: str
+    shape: str
     hour: datetime.datetime
     rule: int
     is_deferred: bool
@@ -36,6 +39,10 @@ class Group:
     attempts_max: int
     body_bytes: int
 
+    @property
+    def key(self) -> Key:
+        return self.entity, self.reason, self.shape
+
 
 class Tables:
     """The results of one snapshot; made with one pass over it."""
@@ -43,7 +50,7 @@ class Tables:
     def __init__(self, messages: "DataFrame", samples_per_cause: int) -> None:
         self._messages = messages
         self._samples_per_cause = samples_per_cause
-        self._groups = [_group(row) for row in grouped(messages).collect()]
+        self._groups = [_record(Group, row) for row in grouped(messages).collect()]
 
     @property
     def total(self) -> int:
@@ -67,7 +74,7 @@ class Tables:
         """Counts by the hour in which the messages were enqueued."""
         counts = Counter[tuple[datetime.datetime, str, str]]()
         for group in self._groups:
-            counts[(group.hour, *group.key[:2])] += group.count
+            counts[group.hour, group.entity, group.reason] += group.count
         return tuple(
             Hour(hour=hour, entity=entity, reason=reason, count=counts[hour, entity, reason])
             for hour, entity, reason in sorted(counts)
@@ -95,7 +102,8 @@ class Tables:
         numbered = self._messages.withColumn("place", f.row_number().over(newest))
         found: dict[Key, list[Sample]] = {}
         for row in numbered.where(f.col("place") <= self._samples_per_cause).collect():
-            found.setdefault(_key(row), []).append(_sample(row))
+            key = row["entity"], row["reason"], row["shape"]
+            found.setdefault(key, []).append(_record(Sample, row))
         return found
 
     def wanted(self, rules: list[int]) -> dict[str, dict[int, int]]:
@@ -127,25 +135,6 @@ def grouped(messages: "DataFrame") -> "DataFrame":
     )
 
 
-def _key(row: Any) -> Key:
-    return row["entity"], row["reason"], row["shape"]
-
-
-def _group(row: Any) -> Group:
-    return Group(
-        _key(row),
-        _utc(row["hour"]),
-        row["rule"],
-        row["is_deferred"],
-        row["count"],
-        row["problems"],
-        _utc(row["first"]),
-        _utc(row["last"]),
-        row["attempts_max"],
-        row["body_bytes"],
-    )
-
-
 def _cause(key: Key, groups: Iterable[Group], samples: list[Sample]) -> Cause:
     some = list(groups)
     return Cause(
@@ -161,19 +150,14 @@ def _cause(key: Key, groups: Iterable[Group], samples: list[Sample]) -> Cause:
     )
 
 
-def _sample(row: Any) -> Sample:
-    return Sample(
-        sequence_number=row["sequence_number"],
-        enqueued_time=_utc(row["enqueued_time"]),
-        message_id=row["message_id"],
-        subject=row["subject"],
-        attempts=row["attempts"],
-        description=row["description"],
-        body_bytes=row["body_bytes"],
-        body_preview=row["body_preview"],
-    )
+def _record(kind: type[_T], row: Any) -> _T:
+    """A record from the columns with its names, in UTC.
 
-
-def _utc(time: datetime.datetime) -> datetime.datetime:
-    """Spark returns times without a zone, in that of this machine."""
-    return time.astimezone(datetime.UTC)
+    Spark returns times without a zone, in that of this machine.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    values = {name: row[name] for name in names}
+    for name, value in values.items():
+        if isinstance(value, datetime.datetime):
+            values[name] = value.astimezone(datetime.UTC)
+    return kind(**values)

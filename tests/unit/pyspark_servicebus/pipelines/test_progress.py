@@ -95,7 +95,7 @@ class Reported:
 )
 def test_what_still_waits(end: str, latest: str, lag: int | None) -> None:
     watcher = Noting()
-    watch(Reported(end, latest), watcher, lambda batch: batch * 10)  # type: ignore[arg-type]
+    watch(Reported(end, latest), watcher.advanced, lambda batch: batch * 10)  # type: ignore[arg-type]
     assert watcher.told == [(40, lag, 4)]
 
 
@@ -138,5 +138,5 @@ def test_a_stage_that_is_run_again_is_counted_once(
     start: str | None, end: str, counted: int, rows: int
 ) -> None:
     watcher = Noting()
-    watch(Reported(end, "{}", start, counted), watcher)  # type: ignore[arg-type]
+    watch(Reported(end, "{}", start, counted), watcher.advanced)  # type: ignore[arg-type]
     assert [told[0] for told in watcher.told] == [rows]

@@ -25,10 +25,11 @@ IN = [
     }
     for number in range(3)
 ]
+SCHEMA = arrow_out_schema()
 
 
 def run(function: RowFunction, failures: str | None = None) -> list[dict[str, Any]]:
-    batches = RowStep(function, "mine:f", failures)(iter([batch_of(IN)]))
+    batches = RowStep(function, "mine:f", failures, SCHEMA)(iter([batch_of(IN, SCHEMA)]))
     return [row for batch in batches for row in rows_of(batch)]
 
 
