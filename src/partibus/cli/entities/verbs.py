@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from partibus.cli.asking import on_server, print_answer, print_json
+from partibus.cli.confirming import confirm
 from partibus.cli.entities.options import field_parameters, given_fields
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_table
 from partibus.client.entity_fields import FIELDS, Kind
 
 if TYPE_CHECKING:
@@ -144,7 +147,6 @@ def _update(kind: Kind) -> Callable[..., None]:
 
 def _delete(kind: Kind) -> Callable[..., None]:
     def delete(place: "Place", **given: Any) -> None:
-        from partibus.cli.confirming import confirm
         from partibus.cli.managing import atom_at
 
         path = path_of(kind, given)
@@ -204,8 +206,6 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
-    from partibus.cli.tables import print_table
-
     typer.echo(f"{entity['name']}: {kind}, {entity.get('status', 'Active')}")
     counts = entity.get("counts", {})
     rows: list[tuple[str, object]] = [
@@ -218,9 +218,6 @@ def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
 
 
 def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
     columns = ["name", "status", "active", "dead letter", "scheduled", "size", "features"]
     if kind == "topic":
         columns[2:5] = ["subscriptions", "scheduled"]

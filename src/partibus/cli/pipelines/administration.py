@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from partibus.cli.asking import print_answer, print_json, server_at
+from partibus.cli.confirming import confirm
 from partibus.cli.quantities import clock_time
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -31,8 +33,6 @@ def show_table(
     if json:
         print_json(answer)
     elif found := rows(answer):
-        from partibus.cli.tables import print_table
-
         print_table(headings, list(found), text_columns=text_columns)
     else:
         typer.echo(nothing.format(answer["name"]))
@@ -48,8 +48,6 @@ def change(
     json: bool,
 ) -> None:
     """Confirm, change, and print the result."""
-    from partibus.cli.confirming import confirm
-
     confirm(question, yes)
     answer = server_at(place).ask("POST", f"/entities/{path}", body)
     print_answer(answer, json, f"{answer['name']}: {done(answer)}")

@@ -15,6 +15,9 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
+from partibus.cli.progress import progress_by_steps
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_table
 from partibus.cli.verbs.store import Keys, Places, Stores
 
 if TYPE_CHECKING:
@@ -83,8 +86,6 @@ def backup(
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
-    from partibus.cli.quantities import format_bytes
-
     print(
         f"{manifest.id}: {len(manifest.files)} files, {format_bytes(manifest.total_bytes)}, of "
         f"which {format_bytes(manifest.copied_bytes)} copied"
@@ -96,7 +97,6 @@ def _make(
 ) -> "tuple[Manifest, int]":
     from partibus.backup.making import Plan, carry_out
     from partibus.backup.repository import Repository
-    from partibus.cli.progress import progress_by_steps
 
     with contextlib.ExitStack() as stack:
         # First: the server should not keep files for a directory that cannot be used.
@@ -143,9 +143,6 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
     if json:
         print_json({"backups": [_facts(manifest) for manifest in manifests]})
         return
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
     print_table(
         ("backup", "made", "of", "stores", "files", "size", "copied"),
         [
@@ -208,7 +205,6 @@ def verify(
 def _verify(directory: Path, backup_id: str | None, deep: bool, keys: Keys) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
-    from partibus.cli.progress import progress_by_steps
     from partibus.server.data_directory.restore import check_in_depth
 
     with Repository(directory).opened(writable=False) as repository:
@@ -251,8 +247,6 @@ def prune(
     if json:
         print_json({"dropped": going, "files": files, "bytes": size})
         return
-    from partibus.cli.quantities import format_bytes
-
     print(f"{len(going)} backup(s) dropped, {files} files with {format_bytes(size)} deleted")
 
 
@@ -300,7 +294,6 @@ def _restore(
     directory: Path, data: Path, backup_id: str | None, places: tuple[str, ...], new_identity: bool
 ) -> "Manifest":
     from partibus.backup.repository import Repository
-    from partibus.cli.progress import progress_by_steps
     from partibus.domain.errors import ConfigError
     from partibus.server.config import ServeSettings
     from partibus.server.data_directory.restore import restore as restore_all

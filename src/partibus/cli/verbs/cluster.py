@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partibus.cli.asking import print_json
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.server.nodes.operations import ClusterService, Report
@@ -259,7 +262,6 @@ def evict(
 
         partibus cluster evict 2 --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.failures import reported
 
     with reported():
@@ -283,7 +285,6 @@ def accept(
 
         partibus cluster accept 3 --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.failures import reported
 
     with reported():
@@ -294,7 +295,6 @@ def accept(
 def _ask(url: str, json: bool, question: "Callable[[ClusterService], Awaitable[Report]]") -> None:
     import asyncio
 
-    from partibus.cli.asking import print_json
     from partibus.cli.failures import reported
 
     with reported():
@@ -319,8 +319,6 @@ async def _answer(url: str, question: "Callable[[ClusterService], Awaitable[Repo
 
 
 def _print(report: "Report") -> None:
-    from partibus.cli.tables import print_table
-
     rows = [
         (
             row["node"],

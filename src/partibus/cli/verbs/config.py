@@ -12,6 +12,7 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
+from partibus.cli.tables import print_table
 from partibus.cli.verbs.serve import serve_flags
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def show(
         shown = {name: {"value": value, "origin": where} for name, value, where in rows}
         print_json({"settings": shown})
     else:
-        from partibus.cli.tables import print_table
-
         columns = ("setting", "value", "origin") if origin else ("setting", "value")
         cells = [(name, _spoken(value), where)[: len(columns)] for name, value, where in rows]
         print_table(columns, cells, text_columns=columns)

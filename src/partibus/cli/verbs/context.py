@@ -12,6 +12,7 @@ import typer
 from partibus.cli.asking import print_json
 from partibus.cli.completion import complete_context
 from partibus.cli.options import AsJson
+from partibus.cli.tables import print_table
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -151,8 +152,6 @@ def _shown(name: str, current: str | None) -> dict[str, object]:
 
 
 def _print(rows: list[dict[str, object]]) -> None:
-    from partibus.cli.tables import print_table
-
     columns = ("", "name", "amqp", "http", "policy")
     print_table(
         columns,

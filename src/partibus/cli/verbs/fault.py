@@ -12,6 +12,7 @@ import typer
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson, Entity
 from partibus.cli.quantities import format_span, rate_per_s, span_ms
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -176,8 +177,6 @@ def list_faults(place: "Place", json: AsJson = False) -> None:
     if not answer["faults"]:
         typer.echo("No faults are active.")
         return
-    from partibus.cli.tables import print_table
-
     print_table(
         ("fault", "does", "left", "refused"),
         [(*_described(f), _left(f), f["refused"]) for f in answer["faults"]],

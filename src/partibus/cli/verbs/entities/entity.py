@@ -10,6 +10,8 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AnyEntity, AsJson
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -79,8 +81,6 @@ def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
 
 
 def _print_entities(entities: list[dict[str, Any]]) -> None:
-    from partibus.cli.tables import print_table
-
     print_table(
         ("name", "kind", "fragments", "availability", *_HEADS),
         [
@@ -92,8 +92,6 @@ def _print_entities(entities: list[dict[str, Any]]) -> None:
 
 
 def _print_fragments(entity: dict[str, Any]) -> None:
-    from partibus.cli.tables import print_table
-
     print_table(
         ("index", "store", "worker", "state", *_HEADS),
         [
@@ -106,6 +104,4 @@ def _print_fragments(entity: dict[str, Any]) -> None:
 
 
 def _numbers(counts: dict[str, Any]) -> list[object]:
-    from partibus.cli.quantities import format_bytes
-
     return [*(counts[name] for name in COUNTS), format_bytes(counts["bytes"])]

@@ -12,6 +12,8 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.options import AsJson
+from partibus.cli.progress import progress_of
+from partibus.cli.tables import print_table
 from partibus.cli.verbs import hosted_namespace
 
 if TYPE_CHECKING:
@@ -116,7 +118,6 @@ def import_namespace(
     from partibus.cli.entities.namespace_import import Import
     from partibus.cli.failures import say
     from partibus.cli.managing import atom_at
-    from partibus.cli.progress import progress_of
 
     declared = load_namespace(file)
     results: list[Result] = []
@@ -147,8 +148,6 @@ def _report(results: "list[Result]", json: bool, dry_run: bool) -> None:
         ]
         print_json({"dry_run": dry_run, "entities": shown})
         return
-    from partibus.cli.tables import print_table
-
     columns = ("entity", "kind", "would be" if dry_run else "result", "differences")
     rows = [(r.path, r.kind, r.verdict, ", ".join(r.differences)) for r in results]
     print_table(columns, rows, text_columns=columns)

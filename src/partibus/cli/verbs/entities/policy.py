@@ -14,7 +14,9 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.tables import print_table
 from partibus.cli.verbs.store import Keys
 
 if TYPE_CHECKING:
@@ -86,8 +88,6 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
     elif not found:
         typer.echo(f"{_scope(entity)} has no policies of its own.")
     else:
-        from partibus.cli.tables import print_table
-
         rows = [(one["name"], ", ".join(one["rights"])) for one in found]
         print_table(("policy", "rights"), rows, text_columns=("policy", "rights"))
 
@@ -178,8 +178,6 @@ def delete(place: "Place", name: Name, entity: OnEntity = "", yes: Yes = False) 
 
         partibus policy delete worker --entity orders
     """
-    from partibus.cli.confirming import confirm
-
     _found(place, entity, name)
     confirm(f"Delete policy '{name}' of {_scope(entity)}?", yes)
     server_at(place).ask("DELETE", _path(name), query=_query(entity))
@@ -207,8 +205,6 @@ def regenerate(
 
         partibus policy regenerate worker --key secondary --entity orders --keys
     """
-    from partibus.cli.confirming import confirm
-
     _found(place, entity, name)
     confirm(f"Replace the {key} key of policy '{name}' of {_scope(entity)}?", yes)
     path = f"{_path(name)}/regenerate"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import perhaps_on_server
+from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import PROPERTY_HELP, AsJson
 
 if TYPE_CHECKING:
@@ -240,7 +240,6 @@ def _not_found(path: str, source: "RuleSource") -> NoReturn:
 
 
 def _print_json(reaches: "list[Reach]") -> None:
-    from partibus.cli.asking import print_json
     from partibus.rules.reach import reach_json
 
     print_json({"subscriptions": [reach_json(reach) for reach in reaches]})

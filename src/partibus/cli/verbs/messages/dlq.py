@@ -10,8 +10,11 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Entity, LookOption, ShownMax, ShowsAll, Yes
+from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -63,8 +66,6 @@ def _list_entities(place: "Place", json: bool) -> None:
     elif not found:
         typer.echo("There are no dead letters.")
     else:
-        from partibus.cli.tables import print_table
-
         rows = [(row["entity"], row["dead_letters"]) for row in found]
         print_table(("entity", "dead letters"), rows, text_columns=("entity",))
 
@@ -83,8 +84,6 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
     elif not rows:
         typer.echo(f"{entity} has no dead letters.")
     else:
-        from partibus.cli.tables import print_table
-
         columns = ("count", "reason", "oldest", "newest", "description")
         cells = [[row[column] for column in columns] for row in rows]
         print_table(columns, cells, text_columns=columns[1:])
@@ -175,10 +174,8 @@ async def resubmit(
         partibus dlq resubmit orders --dry-run
         partibus dlq resubmit orders --reason MaxDeliveryCountExceeded --rate 50/s --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.entities.counts import refuse_duplicates_at_risk
     from partibus.cli.failures import say
-    from partibus.cli.progress import progress_of
     from partibus.client.messages.pacing import Pacer
     from partibus.client.messages.resubmission import Resubmission
 

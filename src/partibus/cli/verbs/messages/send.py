@@ -16,6 +16,7 @@ from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_answer
 from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination
+from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s
 
 if TYPE_CHECKING:
@@ -190,7 +191,6 @@ async def _send(
 ) -> tuple[int, float]:
     from partibus.cli.failures import CommandFailed, translated
     from partibus.cli.messages.sending import MessageStream, send_stream
-    from partibus.cli.progress import progress_of
     from partibus.client.messages.pacing import Pacer
 
     async with place.open() as bus:

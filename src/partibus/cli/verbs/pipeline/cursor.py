@@ -11,6 +11,7 @@ import typer
 from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson, Entity, Yes
 from partibus.cli.pipelines.administration import change, moment, show_table
+from partibus.cli.quantities import format_bytes
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -35,8 +36,6 @@ def list_cursors(place: "Place", name: Entity, json: AsJson = False) -> None:
 
 
 def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import format_bytes
-
     return [
         (
             cursor["name"],

@@ -14,6 +14,7 @@ import typer
 from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
 from partibus.cli.pipelines.options import StateDir
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.run.state import PipelineState
@@ -94,8 +95,6 @@ def _show(states: "list[PipelineState]", as_json: bool) -> None:
     if not states:
         typer.echo("No pipeline has run yet.")
         return
-    from partibus.cli.tables import print_table
-
     print_table(
         _COLUMNS, [_row(s) for s in states], text_columns=("name", "kind", "state", "error")
     )
