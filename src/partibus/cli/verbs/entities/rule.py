@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
 
-_MESSAGE: Final = "The message"
-_message_option: Final = partial(typer.Option, rich_help_panel=_MESSAGE)
+_message_option: Final = partial(typer.Option, rich_help_panel="The message")
 
 
 def _flag(help_text: str) -> Any:
-    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+    return _message_option(metavar="TEXT", help=help_text)
 
 
 Config = Annotated[

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
     from partibus.client.message import OutgoingMessage
 
-_WHAT: Final = "What is sent"
-_what_option: Final = partial(typer.Option, rich_help_panel=_WHAT)
+_what_option: Final = partial(typer.Option, rich_help_panel="What is sent")
 _how_option: Final = partial(typer.Option, rich_help_panel="Sending")
 PLACEHOLDER: Final = "{n}"
 
@@ -46,11 +45,7 @@ async def send(
     ] = None,
     input: Annotated[  # noqa: A002 - the word of the flag
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read lines from this file instead of standard input.",
-            rich_help_panel=_WHAT,
-        ),
+        _what_option(metavar="FILE", help="Read lines from this file instead of standard input."),
     ] = None,
     jsonl: Annotated[
         bool,
