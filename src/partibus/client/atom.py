@@ -47,16 +47,11 @@ class AtomClient:
     """A connection to the management API; use it as a context manager."""
 
     def __init__(
-        self,
-        place: ConnectionString,
-        url: str | None = None,
-        *,
-        ca_file: str | None = None,
-        timeout_s: float = TIMEOUT_SECONDS,
+        self, place: ConnectionString, url: str | None = None, *, ca_file: str | None = None
     ) -> None:
         self._place = place
         self._url = url or place.http_url
-        self._connection = http_connection(self._url, timeout_s, ca_file)
+        self._connection = http_connection(self._url, TIMEOUT_SECONDS, ca_file)
 
     def __enter__(self) -> Self:
         return self
