@@ -16,7 +16,7 @@ from partibus.cli.confirming import confirm
 from partibus.cli.entities.options import field_parameters, given_fields
 from partibus.cli.options import AsJson, Yes
 from partibus.cli.quantities import format_bytes
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list, print_table
 from partibus.client.entity_fields import FIELDS, Kind
 
 if TYPE_CHECKING:
@@ -114,12 +114,7 @@ def _list(kind: Kind) -> Callable[..., None]:
             if kind == "subscription":
                 atom.get("topic", given["topic"])  # the list of a missing topic would be empty
             found = list(atom.list(kind, given.get("topic", "")))
-        if given["json"]:
-            print_json({_PLURALS[kind]: found})
-        elif not found:
-            typer.echo(f"There are no {_PLURALS[kind]}. Create one: partibus {kind} create --help")
-        else:
-            _print_list(kind, found)
+        _print_list(kind, found, given["json"])
 
     text = f"List {_PLURALS[kind]} with their message counts."
     return _verb(list_, kind, text, [], "list")
@@ -217,7 +212,7 @@ def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
     print_table(("property", "value"), rows, text_columns=("property", "value"))
 
 
-def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
+def _print_list(kind: Kind, entities: list[dict[str, Any]], as_json: bool) -> None:
     columns = ["name", "status", "active", "dead letter", "scheduled", "size", "features"]
     if kind == "topic":
         columns[2:5] = ["subscriptions", "scheduled"]
@@ -231,7 +226,14 @@ def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
             row += [counts.get(name) for name in ("active", "dead_letter", "scheduled")]
         features = ", ".join(word for word, key in _FEATURES if entity.get(key))
         rows.append([*row, format_bytes(entity.get("size_in_bytes")), features])
-    print_table(columns, rows, text_columns=("name", "status", "features"))
+    print_list(
+        {_PLURALS[kind]: entities},
+        as_json,
+        columns,
+        rows,
+        text_columns=("name", "status", "features"),
+        nothing=f"There are no {_PLURALS[kind]}. Create one: partibus {kind} create --help",
+    )
 
 
 def _spoken(value: object) -> object:

@@ -7,12 +7,10 @@ is the server's answer.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from partibus.cli.asking import print_answer, print_json, server_at
+from partibus.cli.asking import print_answer, server_at
 from partibus.cli.confirming import confirm
 from partibus.cli.quantities import clock_time
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -30,12 +28,8 @@ def show_table(
 ) -> None:
     """Print a table for an entity, or that it is empty; {} is the entity's name."""
     answer = server_at(place).ask("GET", f"/entities/{entity}/{what}")
-    if json:
-        print_json(answer)
-    elif found := rows(answer):
-        print_table(headings, list(found), text_columns=text_columns)
-    else:
-        typer.echo(nothing.format(answer["name"]))
+    said = nothing.format(answer["name"])
+    print_list(answer, json, headings, rows(answer), text_columns=text_columns, nothing=said)
 
 
 def change(

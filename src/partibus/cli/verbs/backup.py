@@ -17,7 +17,7 @@ from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
 from partibus.cli.progress import progress_by_steps
 from partibus.cli.quantities import format_bytes
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.store import Keys, Places, Stores
 
 if TYPE_CHECKING:
@@ -140,10 +140,9 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
 
     with reported_offline(), Repository(directory).opened(writable=False) as repository:
         manifests = [repository.manifest(name) for name in repository.ids()]
-    if json:
-        print_json({"backups": [_facts(manifest) for manifest in manifests]})
-        return
-    print_table(
+    print_list(
+        {"backups": [_facts(manifest) for manifest in manifests]},
+        json,
         ("backup", "made", "of", "stores", "files", "size", "copied"),
         [
             (

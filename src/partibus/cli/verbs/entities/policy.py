@@ -16,7 +16,7 @@ from partibus.cli.asking import on_server, perhaps_on_server, print_json, server
 from partibus.cli.completion import complete_entity
 from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.store import Keys
 
 if TYPE_CHECKING:
@@ -83,13 +83,9 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
         partibus policy list --entity orders
     """
     found = [_shown(one, False) for one in _policies(place, entity)]
-    if json:
-        print_json({"policies": found})
-    elif not found:
-        typer.echo(f"{_scope(entity)} has no policies of its own.")
-    else:
-        rows = [(one["name"], ", ".join(one["rights"])) for one in found]
-        print_table(("policy", "rights"), rows, text_columns=("policy", "rights"))
+    columns, nothing = ("policy", "rights"), f"{_scope(entity)} has no policies of its own."
+    rows = [(one["name"], ", ".join(one["rights"])) for one in found]
+    print_list({"policies": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from partibus.cli.asking import on_server, print_answer, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.entities import rule as rule_trial
 
 if TYPE_CHECKING:
@@ -149,14 +149,10 @@ def list_rules(place: "Place", owner: Owner, json: AsJson = False) -> None:
     with atom_at(place) as atom:
         atom.get("subscription", owner.path)
         found = list(atom.rules(*owner))
-    if json:
-        print_json({"rules": found})
-    elif not found:
-        typer.echo(f"{owner.path} has no rules; it receives no messages.")
-    else:
-        columns = ("rule", "selects", "action")
-        rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
-        print_table(columns, rows, text_columns=columns)
+    columns = ("rule", "selects", "action")
+    rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
+    nothing = f"{owner.path} has no rules; it receives no messages."
+    print_list({"rules": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Entity, LookOption, ShownMax, ShowsAll, Yes
 from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s
-from partibus.cli.tables import print_table
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -61,13 +61,14 @@ def _list_entities(place: "Place", json: bool) -> None:
     from partibus.cli.entities.counts import dead_letter_counts
 
     found = [{"entity": name, "dead_letters": n} for name, n in dead_letter_counts(place) if n]
-    if json:
-        print_json({"entities": found})
-    elif not found:
-        typer.echo("There are no dead letters.")
-    else:
-        rows = [(row["entity"], row["dead_letters"]) for row in found]
-        print_table(("entity", "dead letters"), rows, text_columns=("entity",))
+    print_list(
+        {"entities": found},
+        json,
+        ("entity", "dead letters"),
+        [(row["entity"], row["dead_letters"]) for row in found],
+        text_columns=("entity",),
+        nothing="There are no dead letters.",
+    )
 
 
 async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
@@ -79,14 +80,15 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
         async for message in peeked(walk, None):
             _count(reasons, message)
     rows = sorted(reasons.values(), key=lambda row: -row["count"])
-    if json:
-        print_json({"entity": entity, "reasons": rows})
-    elif not rows:
-        typer.echo(f"{entity} has no dead letters.")
-    else:
-        columns = ("count", "reason", "oldest", "newest", "description")
-        cells = [[row[column] for column in columns] for row in rows]
-        print_table(columns, cells, text_columns=columns[1:])
+    columns = ("count", "reason", "oldest", "newest", "description")
+    print_list(
+        {"entity": entity, "reasons": rows},
+        json,
+        columns,
+        [[row[column] for column in columns] for row in rows],
+        text_columns=columns[1:],
+        nothing=f"{entity} has no dead letters.",
+    )
 
 
 def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
