@@ -7,7 +7,6 @@ Called by the verbs that look at a server or change something there.
 
 import http.client
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -15,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import HTTP_TIMEOUT_S, Place
-from partibus.client.cbs import sas_token
+from partibus.client.cbs import token_for
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_USAGE
 
 PREFIX: Final = "/$partibus"
@@ -28,11 +27,7 @@ Answer = dict[str, Any]
 
 def authorization(place: Place) -> str:
     """A token for the whole namespace, for a few minutes."""
-    connection = place.connection
-    if connection.token is not None:
-        return connection.token
-    expires_at = int(time.time()) + TOKEN_LIFETIME_S
-    return sas_token(f"{place.url}/", connection.policy, connection.key, expires_at)
+    return token_for(place.connection, f"{place.url}/", TOKEN_LIFETIME_S)
 
 
 class RemoteServer:

@@ -7,12 +7,11 @@ path before its first link, and new tokens before the old ones expire. Links the
 
 import asyncio
 import ssl
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from partibus.client.cbs import CBS, ask_for_claim, sas_token
+from partibus.client.cbs import CBS, ask_for_claim, token_for
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
@@ -82,12 +81,8 @@ class Bus:
             self._authorized.add(path)
 
     async def _put(self, path: str) -> None:
-        place = self._place
-        audience = place.audience(path)
-        token = place.token
-        if token is None:
-            expires_at = int(time.time()) + TOKEN_SECONDS
-            token = sas_token(audience, place.policy, place.key, expires_at)
+        audience = self._place.audience(path)
+        token = token_for(self._place, audience, TOKEN_SECONDS)
         await ask_for_claim(self._claims, audience, token)
 
     async def _renew(self) -> None:
