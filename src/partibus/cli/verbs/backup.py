@@ -97,22 +97,14 @@ def _make(
 ) -> "tuple[Manifest, int]":
     from partibus.backup.making import Plan, carry_out
     from partibus.backup.repository import Repository
+    from partibus.cli.backup_source import ServerSource
+    from partibus.server.data_directory.backup import DirectorySource
 
     with contextlib.ExitStack() as stack:
         # First: the server should not keep files for a directory that cannot be used.
         repository = stack.enter_context(Repository(to).opened(writable=True))
-        source: Source
-        if settings is None:
-            from partibus.cli.backup_source import ServerSource
-
-            online = ServerSource(find())
-            description, source = stack.enter_context(online.described()), online
-        else:
-            from partibus.server.data_directory.backup import DirectorySource
-
-            offline = DirectorySource(settings)
-            description, source = stack.enter_context(offline.described()), offline
-        plan = Plan(repository, description)
+        source: Source = ServerSource(find()) if settings is None else DirectorySource(settings)
+        plan = Plan(repository, stack.enter_context(source.described()))
         with progress_by_steps("backing up", plan.missing_bytes, "bytes") as advance:
             manifest = carry_out(plan, repository, source, advance)
         return manifest, _swept(repository)

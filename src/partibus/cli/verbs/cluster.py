@@ -223,16 +223,12 @@ def drain(
         raise typer.BadParameter("Give either the number of a node or --this-node.")
 
     async def ask(service: "ClusterService") -> "Report":
-        number = await service.number_of(_name_of(cluster_tls)) if node is None else node
+        from partibus.server.nodes.certificates import node_name
+
+        number = await service.number_of(node_name(cluster_tls)) if node is None else node
         return await (service.resume(number) if undo else service.drain(number, wait))
 
     _ask(cluster, json, ask)
-
-
-def _name_of(directory: Path) -> str:
-    from partibus.server.nodes.certificates import node_name
-
-    return node_name(directory)
 
 
 @app.command()
