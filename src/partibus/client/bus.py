@@ -108,6 +108,15 @@ class Bus:
         await self.authorize(path)
         return await accept_session(self.client, path, session_id, delete=delete, wait_ms=wait_ms)
 
+    @asynccontextmanager
+    async def holding(self, path: str, session_id: str, wait_ms: int) -> AsyncIterator[Management]:
+        """The management node of an entity, while we hold the lock of a session."""
+        taken = await self.session(path, session_id, wait_ms=wait_ms)
+        try:
+            yield await self.management(path, taken.receiver.usable().name)
+        finally:
+            await taken.close()
+
     async def management(self, path: str, link_name: str | None = None) -> Management:
         """The management node of an entity; see Management for `link_name`."""
         await self.authorize(path)

@@ -4,7 +4,7 @@ Owns the flags and the tables. `client.messages.resubmission` sends dead letters
 `purge` deletes them.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
-    from partibus.client.message import IncomingMessage
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -73,13 +72,14 @@ def _list_entities(place: "Place", json: bool) -> None:
 
 async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
     from partibus.client.messages.peeking import Walk, peeked
+    from partibus.client.messages.reasons import Reasons
 
-    reasons: dict[str, dict[str, Any]] = {}
+    reasons = Reasons()
     async with place.open() as bus:
         walk = Walk(await bus.management(f"{entity}/$DeadLetterQueue"))
         async for message in peeked(walk, None):
-            _count(reasons, message)
-    rows = sorted(reasons.values(), key=lambda row: -row["count"])
+            reasons.add(message)
+    rows = reasons.rows()
     columns = ("count", "reason", "oldest", "newest", "description")
     print_list(
         {"entity": entity, "reasons": rows},
@@ -89,21 +89,6 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
         text_columns=columns[1:],
         nothing=f"{entity} has no dead letters.",
     )
-
-
-def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
-    from partibus.domain.quantities import format_moment
-
-    properties = message.application_properties
-    reason = str(properties.get("DeadLetterReason") or "(none)")
-    when = format_moment(message.enqueued_ms)
-    description = properties.get("DeadLetterErrorDescription")
-    row = reasons.setdefault(
-        reason,
-        {"reason": reason, "count": 0, "oldest": when, "newest": when, "description": description},
-    )
-    row["count"] += 1
-    row["oldest"], row["newest"] = min(row["oldest"], when), max(row["newest"], when)
 
 
 @app.command()
