@@ -1,27 +1,11 @@
-"""What operators may ask of a cluster over HTTP, and the answer of a server that is alone.
+"""What a server that is alone answers to operators who ask for its cluster over HTTP.
 
-Owns the protocol between `ops.admin_cluster` and the picture of a cluster, and must never import
-either.
+Owns these refusals. The protocol is `ops.administration.Cluster`; the picture of a cluster
+implements it too, and must never be imported here.
 """
-
-from typing import Protocol
 
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import EntityNotFound
-
-
-class ClusterOffice(Protocol):
-    """What an operator may ask of a cluster."""
-
-    async def status(self) -> Payload: ...
-
-    async def drain(self, node: int, dry_run: bool) -> Payload: ...
-
-    async def resume(self, node: int) -> Payload: ...
-
-    async def rebalance(self, dry_run: bool) -> Payload: ...
-
-    async def evict(self, node: int, force: bool, dry_run: bool) -> Payload: ...
 
 
 class NoCluster:
