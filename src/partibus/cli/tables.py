@@ -4,7 +4,7 @@ Owns the look of every table of the command line. Rich is loaded when the first 
 printed, since it costs a tenth of a second. Called by the verbs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import typer
@@ -29,7 +29,7 @@ def print_list(
     answer: object,
     as_json: bool,
     columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    rows: Iterable[Sequence[object]],
     *,
     text_columns: Sequence[str] = (),
     nothing: str = "",
@@ -37,8 +37,8 @@ def print_list(
     """A list: an answer for programs, or a table for people; `nothing` is said of an empty one."""
     if as_json:
         print_json(answer)
-    elif rows or not nothing:
-        print_table(columns, rows, text_columns=text_columns)
+    elif (found := list(rows)) or not nothing:
+        print_table(columns, found, text_columns=text_columns)
     else:
         typer.echo(nothing)
 

@@ -4,7 +4,7 @@ Owns their two forms: a table of what an entity has, and a change after a confir
 is the server's answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from partibus.cli.asking import print_answer, server_at
@@ -20,7 +20,7 @@ def show_table(
     place: "Place",
     entity: str,
     what: str,
-    rows: "Callable[[dict[str, Any]], Sequence[tuple[object, ...]]]",
+    rows: "Callable[[dict[str, Any]], Iterable[tuple[object, ...]]]",
     headings: tuple[str, ...],
     text_columns: tuple[str, ...],
     nothing: str,

@@ -136,7 +136,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
         {"backups": [_facts(manifest) for manifest in manifests]},
         json,
         ("backup", "made", "of", "stores", "files", "size", "copied"),
-        [
+        (
             (
                 m.id,
                 m.made_at,
@@ -147,7 +147,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
                 format_bytes(m.copied_bytes),
             )
             for m in manifests
-        ],
+        ),
         text_columns=("backup", "made", "of"),
     )
 

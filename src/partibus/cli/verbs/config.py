@@ -87,7 +87,7 @@ def show(
     rows = list(_settings(configuration))
     shown = {name: {"value": value, "origin": where} for name, value, where in rows}
     columns = ("setting", "value", "origin") if origin else ("setting", "value")
-    cells = [(name, _spoken(value), where)[: len(columns)] for name, value, where in rows]
+    cells = ((name, _spoken(value), where)[: len(columns)] for name, value, where in rows)
     print_list({"settings": shown}, json, columns, cells, text_columns=columns)
     _point_out_strangers(os.environ)
 

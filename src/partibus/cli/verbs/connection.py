@@ -47,7 +47,7 @@ def list_connections(
     answer = {"connections": connections, "total": len(connections)}
     text = ("id", "peer", "transport", "client", "identity", "opened")
     numbers = ("links", "received", "per s", "delivered", "per s ", "unsettled")
-    print_list(answer, json, (*text, *numbers), [_row(c) for c in connections], text_columns=text)
+    print_list(answer, json, (*text, *numbers), map(_row, connections), text_columns=text)
 
 
 @app.command()

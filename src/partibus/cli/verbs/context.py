@@ -131,7 +131,7 @@ def list_contexts(json: AsJson = False) -> None:
             {"contexts": found},
             json,
             columns,
-            [("*" if one["current"] else "", *(one[c] for c in columns[1:])) for one in found],
+            (("*" if one["current"] else "", *(one[c] for c in columns[1:])) for one in found),
             text_columns=columns,
             nothing="There are no contexts. Create one with: partibus context add NAME",
         )

@@ -175,7 +175,7 @@ def list_faults(place: "Place", json: AsJson = False) -> None:
         answer,
         json,
         ("fault", "does", "left", "refused"),
-        [(*_described(f), _left(f), f["refused"]) for f in answer["faults"]],
+        ((*_described(f), _left(f), f["refused"]) for f in answer["faults"]),
         text_columns=("fault", "does"),
         nothing="No faults are active.",
     )

@@ -46,10 +46,10 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
         answer,
         json,
         ("name", "kind", "fragments", "availability", *_HEADS),
-        [
+        (
             (e["name"], e["kind"], e["fragment_count"], e["availability"], *_numbers(e["totals"]))
             for e in answer["entities"]
-        ],
+        ),
         text_columns=("name", "kind", "availability"),
         nothing="There are no entities. Create one: partibus queue create NAME",
     )
@@ -75,7 +75,8 @@ def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
     detects = answer["properties"].get("requires_duplicate_detection")
     for name, words in _FURTHER.items():
         total = answer["totals"][name]
-        if detects if name == _DROPPED else total:
+        is_shown = detects if name == _DROPPED else total
+        if is_shown:
             typer.echo(f"{words}: {total}")
 
 

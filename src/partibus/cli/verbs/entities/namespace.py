@@ -141,6 +141,6 @@ def _report(results: "list[Result]", json: bool, dry_run: bool) -> None:
         for r in results
     ]
     columns = ("entity", "kind", "would be" if dry_run else "result", "differences")
-    rows = [(r.path, r.kind, r.verdict, ", ".join(r.differences)) for r in results]
+    rows = ((r.path, r.kind, r.verdict, ", ".join(r.differences)) for r in results)
     answer = {"dry_run": dry_run, "entities": shown}
     print_list(answer, json, columns, rows, text_columns=columns)

@@ -84,7 +84,7 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
     """
     found = [_shown(one, False) for one in _policies(place, entity)]
     columns, nothing = ("policy", "rights"), f"{_scope(entity)} has no policies of its own."
-    rows = [(one["name"], ", ".join(one["rights"])) for one in found]
+    rows = ((one["name"], ", ".join(one["rights"])) for one in found)
     print_list({"policies": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 
 

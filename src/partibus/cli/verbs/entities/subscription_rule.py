@@ -150,7 +150,7 @@ def list_rules(place: "Place", owner: Owner, json: AsJson = False) -> None:
         atom.get("subscription", owner.path)
         found = list(atom.rules(*owner))
     columns = ("rule", "selects", "action")
-    rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
+    rows = ((r["name"], _format_filter(r), r.get("action", "")) for r in found)
     nothing = f"{owner.path} has no rules; it receives no messages."
     print_list({"rules": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 

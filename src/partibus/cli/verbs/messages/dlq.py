@@ -64,7 +64,7 @@ def _list_entities(place: "Place", json: bool) -> None:
         {"entities": found},
         json,
         ("entity", "dead letters"),
-        [(row["entity"], row["dead_letters"]) for row in found],
+        ((row["entity"], row["dead_letters"]) for row in found),
         text_columns=("entity",),
         nothing="There are no dead letters.",
     )
@@ -85,7 +85,7 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
         {"entity": entity, "reasons": rows},
         json,
         columns,
-        [[row[column] for column in columns] for row in rows],
+        ([row[column] for column in columns] for row in rows),
         text_columns=columns[1:],
         nothing=f"{entity} has no dead letters.",
     )

@@ -4,6 +4,7 @@ Owns the table of cursors and the deletion of one.
 """
 
 import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,8 +36,8 @@ def list_cursors(place: "Place", name: Entity, json: AsJson = False) -> None:
     show_table(place, name, "cursors", _rows, headings, texts, "{} has no cursors.", json)
 
 
-def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    return [
+def _rows(answer: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    return (
         (
             cursor["name"],
             cursor["lag"],
@@ -45,7 +46,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             format_bytes(cursor["retain_bytes"]),
         )
         for cursor in answer["cursors"]
-    ]
+    )
 
 
 @app.command()

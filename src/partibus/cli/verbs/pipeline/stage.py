@@ -3,6 +3,7 @@
 Owns the table of writers and the dropping of their stages.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,8 +34,8 @@ def list_stages(place: "Place", name: Entity, json: AsJson = False) -> None:
     show_table(place, name, "stages", _rows, headings, ("writer", "of", "heard of"), nothing, json)
 
 
-def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    return [
+def _rows(answer: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    return (
         (
             writer["writer"],
             len(writer["stages"]),
@@ -46,7 +47,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             moment(writer["used_ms"]),
         )
         for writer in answer["writers"]
-    ]
+    )
 
 
 @app.command()

@@ -87,7 +87,7 @@ def _show(states: "list[PipelineState]", as_json: bool) -> None:
         [{**dataclasses.asdict(s), "state": _state(s), "eta_seconds": _eta_s(s)} for s in states],
         as_json,
         _COLUMNS,
-        [_row(s) for s in states],
+        map(_row, states),
         text_columns=("name", "kind", "state", "error"),
         nothing="No pipeline has run yet.",
     )
