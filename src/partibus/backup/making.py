@@ -6,6 +6,7 @@ The source provides the files: a running server, or the data directory of a stop
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,6 +42,10 @@ class Description:
 
 class Source(Protocol):
     """Where the files come from."""
+
+    def described(self) -> AbstractContextManager[Description]:
+        """What there is to back up, which is kept until the end of the block."""
+        ...
 
     def chunks(self, file: SourceFile) -> Iterator[bytes]:
         """The content of a file, verified when all of it was read."""

@@ -12,13 +12,10 @@ from typing import Any
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def options_of(
-    kinds: Mapping[str, Any], defaults: Mapping[str, object] | None = None
-) -> list[inspect.Parameter]:
+def options_of(kinds: Mapping[str, Any]) -> list[inspect.Parameter]:
     """Parameters by name and annotation; None is the default of an option that is not given."""
-    known = defaults or {}
     return [
-        inspect.Parameter(name, _KEYWORD, default=known.get(name), annotation=kind)
+        inspect.Parameter(name, _KEYWORD, default=None, annotation=kind)
         for name, kind in kinds.items()
     ]
 

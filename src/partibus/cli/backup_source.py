@@ -10,16 +10,14 @@ import binascii
 import contextlib
 import hashlib
 import http.client
-import json
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import quote
 
 from partibus.backup.making import Description, SourceFile
 from partibus.backup.manifest import BACKUP_ID, CATALOG_PLACE, KEY_PLACE
-from partibus.cli.failures import CommandFailed, unreachable
+from partibus.cli.failures import CommandFailed
 from partibus.cli.place import Place
-from partibus.cli.remote import PREFIX, RemoteServer, authorization
+from partibus.cli.remote import RemoteServer
 
 CHUNK_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = hashlib.sha256().digest_size
@@ -29,7 +27,6 @@ class ServerSource:
     """The files of a running server."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
         self._server = RemoteServer(place)
         self._id = ""
 
@@ -41,7 +38,7 @@ class ServerSource:
             description = _description(answer)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise CommandFailed(
-                f"the backup of {self._place.url} cannot be read by this version: {error!r}."
+                f"the backup of {self._server.place.url} cannot be read by this version: {error!r}."
             ) from error
         self._id = description.id
         try:
@@ -55,18 +52,10 @@ class ServerSource:
         """The content of a file."""
         folder, _, name = file.place.partition("/")
         number = folder.removeprefix("store-")
-        path = quote(f"{PREFIX}/backups/{self._id}/stores/{number}/{name}", safe="/$")
-        connection = self._place.open_http()
-        try:
-            connection.request("GET", path, headers={"Authorization": authorization(self._place)})
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                raise CommandFailed(_refusal(response.status, response.read()))
+        path = f"/backups/{self._id}/stores/{number}/{name}"
+        otherwise = "the server answers {} for a file of the backup."
+        with self._server.stream(path, otherwise) as response:
             yield from _checked(response, file)
-        except (OSError, http.client.HTTPException) as error:
-            raise unreachable(self._place.url, error) from error
-        finally:
-            connection.close()
 
 
 def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[bytes]:
@@ -83,13 +72,6 @@ def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[b
         raise CommandFailed(
             f"{file.place} was damaged in transit: its checksum differs; try again."
         )
-
-
-def _refusal(status: int, raw: bytes) -> str:
-    try:
-        return str(json.loads(raw)["error"]["text"])
-    except (ValueError, KeyError, TypeError):
-        return f"the server answers {status} for a file of the backup."
 
 
 def _description(answer: dict[str, Any]) -> Description:

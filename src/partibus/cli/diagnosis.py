@@ -62,9 +62,8 @@ async def diagnose(place: Place, entity: str | None) -> AsyncIterator[Finding]:
             return
     async for finding in _amqp(place, entity):
         yield finding
-    for check in (_http, _management):
+    for check in (_http, _management, _clock):
         yield await asyncio.to_thread(check, place)
-    yield await asyncio.to_thread(_clock, place)
 
 
 def _string(place: Place) -> Finding:

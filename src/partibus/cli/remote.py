@@ -1,20 +1,20 @@
 """The running server, as the command line talks to it: JSON over HTTP.
 
-Owns the signed request and the reading of its answer; everything that can go wrong is a
-`CommandFailed` with one sentence and an exit code. Only the standard library is used.
+Owns the signed request and the reading of its answer, whole or as it comes; everything that can go
+wrong is a `CommandFailed` with one sentence and an exit code. Only the standard library is used.
 Called by the verbs that look at a server or change something there.
 """
 
 import http.client
 import json
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import HTTP_TIMEOUT_S, Place
-from partibus.client.cbs import sas_token
+from partibus.client.cbs import token_for
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_USAGE
 
 PREFIX: Final = "/$partibus"
@@ -27,11 +27,7 @@ Answer = dict[str, Any]
 
 def authorization(place: Place) -> str:
     """A token for the whole namespace, for a few minutes."""
-    connection = place.connection
-    if connection.token is not None:
-        return connection.token
-    expires_at = int(time.time()) + TOKEN_LIFETIME_S
-    return sas_token(f"{place.url}/", connection.policy, connection.key, expires_at)
+    return token_for(place.connection, f"{place.url}/", TOKEN_LIFETIME_S)
 
 
 class RemoteServer:
@@ -49,8 +45,9 @@ class RemoteServer:
         query: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request below the administration's prefix; errors are CommandFailed."""
-        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
-        status, raw = self._exchange(method, address, body)
+        content = None if body is None else json.dumps(body)
+        with self._answered(method, path, query, content) as response:
+            status, raw = response.status, response.read()
         try:
             answer = json.loads(raw)
             if status == http.client.OK and isinstance(answer, dict):
@@ -65,18 +62,39 @@ class RemoteServer:
             ) from cause
         raise error
 
-    def _exchange(self, method: str, path: str, body: Answer | None) -> tuple[int, bytes]:
+    @contextmanager
+    def stream(
+        self, path: str, otherwise: str, query: Mapping[str, str] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """A long answer, read as it comes; a refusal has the server's text, or else `otherwise`, in
+        which {} is the status."""
+        with self._answered("GET", path, query) as response:
+            if response.status != http.client.OK:
+                text = _refusal(response.read()) or otherwise.format(response.status)
+                raise CommandFailed(text)
+            yield response
+
+    @contextmanager
+    def _answered(
+        self, method: str, path: str, query: Mapping[str, str] | None, content: str | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
         connection = self.place.open_http(self._timeout_s)
         headers = {"Authorization": authorization(self.place)}
-        content = None if body is None else json.dumps(body)
         try:
-            connection.request(method, path, content, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
+            connection.request(method, address, content, headers)
+            yield connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise unreachable(self.place.url, error) from error
         finally:
             connection.close()
+
+
+def _refusal(raw: bytes) -> str:
+    try:
+        return str(json.loads(raw)["error"]["text"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _exit_code(status: int, condition: str) -> int:

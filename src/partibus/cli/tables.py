@@ -4,8 +4,12 @@ Owns the look of every table of the command line. Rich is loaded when the first 
 printed, since it costs a tenth of a second. Called by the verbs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+import typer
+
+from partibus.cli.asking import print_json
 
 PIPED_WIDTH: Final = 200
 """Without a terminal nothing is truncated: lines are as long as necessary."""
@@ -19,6 +23,24 @@ _COLOURS: Final = {
     "Limited": "yellow",
     "Unavailable": "bold red",
 }
+
+
+def print_list(
+    answer: object,
+    as_json: bool,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    text_columns: Sequence[str] = (),
+    nothing: str = "",
+) -> None:
+    """A list: an answer for programs, or a table for people; `nothing` is said of an empty one."""
+    if as_json:
+        print_json(answer)
+    elif (found := list(rows)) or not nothing:
+        print_table(columns, found, text_columns=text_columns)
+    else:
+        typer.echo(nothing)
 
 
 def print_table(

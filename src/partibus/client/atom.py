@@ -6,7 +6,6 @@ status and the server's text. Works against Partibus and against the vendor's cl
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -23,7 +22,7 @@ from partibus.client.atom_documents import (
     rule_fields,
     updated_document,
 )
-from partibus.client.cbs import sas_token
+from partibus.client.cbs import token_for
 from partibus.client.connection_string import ConnectionString
 from partibus.client.entity_fields import Kind
 from partibus.client.errors import AtomError
@@ -47,16 +46,11 @@ class AtomClient:
     """A connection to the management API; use it as a context manager."""
 
     def __init__(
-        self,
-        place: ConnectionString,
-        url: str | None = None,
-        *,
-        ca_file: str | None = None,
-        timeout_s: float = TIMEOUT_SECONDS,
+        self, place: ConnectionString, url: str | None = None, *, ca_file: str | None = None
     ) -> None:
         self._place = place
         self._url = url or place.http_url
-        self._connection = http_connection(self._url, timeout_s, ca_file)
+        self._connection = http_connection(self._url, TIMEOUT_SECONDS, ca_file)
 
     def __enter__(self) -> Self:
         return self
@@ -163,10 +157,7 @@ class AtomClient:
         return headers
 
     def _token(self) -> str:
-        place = self._place
-        if place.token is not None:
-            return place.token
-        return sas_token(self._url, place.policy, place.key, int(time.time()) + TOKEN_SECONDS)
+        return token_for(self._place, self._url, TOKEN_SECONDS)
 
     def _send(
         self,

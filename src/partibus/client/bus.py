@@ -7,12 +7,11 @@ path before its first link, and new tokens before the old ones expire. Links the
 
 import asyncio
 import ssl
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from partibus.client.cbs import CBS, ask_for_claim, sas_token
+from partibus.client.cbs import CBS, ask_for_claim, token_for
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
@@ -82,12 +81,8 @@ class Bus:
             self._authorized.add(path)
 
     async def _put(self, path: str) -> None:
-        place = self._place
-        audience = place.audience(path)
-        token = place.token
-        if token is None:
-            expires_at = int(time.time()) + TOKEN_SECONDS
-            token = sas_token(audience, place.policy, place.key, expires_at)
+        audience = self._place.audience(path)
+        token = token_for(self._place, audience, TOKEN_SECONDS)
         await ask_for_claim(self._claims, audience, token)
 
     async def _renew(self) -> None:
@@ -112,6 +107,15 @@ class Bus:
         """The session with that id, or the next free one; waits for one."""
         await self.authorize(path)
         return await accept_session(self.client, path, session_id, delete=delete, wait_ms=wait_ms)
+
+    @asynccontextmanager
+    async def holding(self, path: str, session_id: str, wait_ms: int) -> AsyncIterator[Management]:
+        """The management node of an entity, while we hold the lock of a session."""
+        taken = await self.session(path, session_id, wait_ms=wait_ms)
+        try:
+            yield await self.management(path, taken.receiver.usable().name)
+        finally:
+            await taken.close()
 
     async def management(self, path: str, link_name: str | None = None) -> Management:
         """The management node of an entity; see Management for `link_name`."""

@@ -1,19 +1,20 @@
 """Claims: making a SAS token and putting it to the bus's `$cbs` node.
 
-Owns the token's text and the one request with its answer. Must never keep a key. For
+Owns the token's text and the one request with its answer. Must never keep a key. For HTTP, and for
 connections that did not authenticate with SASL PLAIN.
 """
 
 import base64
 import hashlib
 import hmac
+import time
 import urllib.parse
 from typing import Final
 
 from partibus.amqp.errors import AmqpError
-from partibus.client.connection import BusClient
+from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
-from partibus.client.requests import RequestLinks, request_links
+from partibus.client.requests import RequestLinks
 
 CBS: Final = "$cbs"
 _SAS_TYPE: Final = "servicebus.windows.net:sastoken"
@@ -29,14 +30,15 @@ def sas_token(audience: str, policy: str, key: str, expires_at: int) -> str:
     return f"SharedAccessSignature sr={resource}&sig={signature}&se={expires_at}&skn={name}"
 
 
-async def put_token(client: BusClient, audience: str, token: str) -> None:
-    """Authorize this connection for an audience; raises RemoteError when refused."""
-    async with request_links(client, CBS) as links:
-        await ask_for_claim(links, audience, token)
+def token_for(place: ConnectionString, audience: str, lifetime_s: int) -> str:
+    """The ready-made token of a connection string, or one that its key signs for an audience."""
+    if place.token is not None:
+        return place.token
+    return sas_token(audience, place.policy, place.key, int(time.time()) + lifetime_s)
 
 
 async def ask_for_claim(links: RequestLinks, audience: str, token: str) -> None:
-    """The same over links that stay open, for tokens that are renewed."""
+    """Authorize this connection for an audience; raises RemoteError when refused."""
     application = {"operation": "put-token", "type": _SAS_TYPE, "name": audience}
     answer = (await links.ask(application, token)).properties
     status = answer.get("status-code")

@@ -98,13 +98,9 @@ class BusClient(asyncio.Protocol):
         while self.engine.remote_open is None:
             await self._connection_moved.moved()
 
-    async def sender(
-        self, address: str, *, properties: Mapping[str, object] | None = None
-    ) -> Sender:
+    async def sender(self, address: str) -> Sender:
         sender = Sender(self.flush)
-        session = self.engine.begin()
-        name = str(uuid.uuid4())
-        await self.attach(sender, session, name, address, True, _UNSETTLED, properties)
+        await self.attach(sender, self.engine.begin(), str(uuid.uuid4()), address)
         return sender
 
     async def receiver(
@@ -118,10 +114,15 @@ class BusClient(asyncio.Protocol):
     ) -> Receiver:
         """Receive with locks, or with `receive_and_delete` without; see Receiver for credit."""
         receiver = Receiver(self.flush, prefetch)
-        mode = _SETTLED if receive_and_delete else _UNSETTLED
-        name = str(uuid.uuid4())
-        session = self.engine.begin()
-        await self.attach(receiver, session, name, address, False, mode, properties, filters)
+        await self.attach(
+            receiver,
+            self.engine.begin(),
+            str(uuid.uuid4()),
+            address,
+            settled=receive_and_delete,
+            properties=properties,
+            filters=filters,
+        )
         return receiver
 
     async def request_pair(self, node: str, credit: int) -> tuple[Sender, Receiver]:
@@ -129,8 +130,8 @@ class BusClient(asyncio.Protocol):
         session = self.engine.begin()
         answers, requests = Receiver(self.flush, credit), Sender(self.flush)
         name = str(uuid.uuid4())
-        await self.attach(requests, session, f"{name}-requests", node, True, _UNSETTLED, None)
-        await self.attach(answers, session, name, node, False, _SETTLED, None)
+        await self.attach(requests, session, f"{name}-requests", node)
+        await self.attach(answers, session, name, node, settled=True)
         return requests, answers
 
     async def attach(
@@ -139,22 +140,22 @@ class BusClient(asyncio.Protocol):
         session: Session,
         name: str,
         address: str,
-        is_sender: bool,
-        snd_settle_mode: int,
-        properties: Mapping[str, object] | None,
+        *,
+        settled: bool = False,
+        properties: Mapping[str, object] | None = None,
         filters: dict[str, object] | None = None,
         target: bytes | None = None,
     ) -> None:
         """Attach a link and wait for the other side; `target` is for nodes without an address."""
         if self.error is not None:
             raise self.error
-        settled = snd_settle_mode == _SETTLED
+        is_sender = isinstance(owner, Sender)
         link = session.attach(
             name,
             is_sender=is_sender,
             source=encode_source(name if is_sender else address, filters),
             target=target or encode_target(address if is_sender else name),
-            snd_settle_mode=snd_settle_mode,
+            snd_settle_mode=_SETTLED if settled else _UNSETTLED,
             rcv_settle_mode=_RECEIVER_FIRST if settled else _RECEIVER_SECOND,
             properties=properties,
         )

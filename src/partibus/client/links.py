@@ -86,11 +86,6 @@ class Sender(LinkOwner):
         self._refusal: AmqpError | None = None
         self._refused = False
 
-    @property
-    def in_flight(self) -> int:
-        """How many are sent and not yet confirmed."""
-        return self._in_flight
-
     async def post(
         self, payload: bytes, *, window: int = SEND_WINDOW, message_format: int = 0
     ) -> None:

@@ -7,8 +7,7 @@ Every wait is bounded, since a lost answer never comes.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,16 +74,6 @@ async def open_request_links(client: BusClient, node: str) -> RequestLinks:
     """Attach both links; the bus refuses here if access to the node is not allowed."""
     requests, answers = await client.request_pair(node, _CREDIT)
     return RequestLinks(requests, answers)
-
-
-@asynccontextmanager
-async def request_links(client: BusClient, node: str) -> AsyncIterator[RequestLinks]:
-    """The pair, as a context manager."""
-    links = await open_request_links(client, node)
-    try:
-        yield links
-    finally:
-        await links.close()
 
 
 def _response(payload: bytes) -> Response:

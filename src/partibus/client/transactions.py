@@ -39,7 +39,6 @@ from partibus.client.requests import ANSWER_SECONDS_MAX
 _DECLARE: Final = 0x31
 _DISCHARGE: Final = 0x32
 _VALUE: Final = bytes((0x00, 0x53, AMQP_VALUE))
-_UNSETTLED: Final = 0
 IN_DOUBT_CONDITION: Final = "amqp:transaction:timeout"
 
 
@@ -156,17 +155,9 @@ class TransactedLinks:
         client = bus.client
         receiver, control = TransactedReceiver(client.flush), AnsweredSender(client.flush)
         session, name = client.engine.begin(), str(uuid.uuid4())
-        await client.attach(receiver, session, name, path, False, _UNSETTLED, None)
-        await client.attach(
-            control,
-            client.engine.begin(),
-            f"{name}-control",
-            "",
-            True,
-            _UNSETTLED,
-            None,
-            target=encode_coordinator(),
-        )
+        await client.attach(receiver, session, name, path)
+        begun, target = client.engine.begin(), encode_coordinator()
+        await client.attach(control, begun, f"{name}-control", "", target=target)
         return cls(bus, receiver, control)
 
     async def sender(self, path: str) -> AnsweredSender:
@@ -178,7 +169,7 @@ class TransactedLinks:
         client = self._bus.client
         sender, session = AnsweredSender(client.flush), self.receiver.usable().session
         try:
-            await client.attach(sender, session, str(uuid.uuid4()), path, True, _UNSETTLED, None)
+            await client.attach(sender, session, str(uuid.uuid4()), path)
         finally:
             # Settlements are reported to the session; the receiver waits for them.
             session.context = self.receiver

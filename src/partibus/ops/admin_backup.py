@@ -13,19 +13,17 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from partibus.domain.errors import ArgumentError, BusError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer
+from partibus.domain.errors import ArgumentError, StoreUnavailable
+from partibus.ops.admin_forms import PREFIX, answering, id_of
+from partibus.ops.administration import Administration, Backups, Routes
 
 CHUNK_BYTES: Final = 1 << 20
 STALL_S_MAX: Final = 60.0
@@ -34,48 +32,25 @@ RENEW_S: Final = 10.0
 """How often the transfer of a long file renews the time limit."""
 
 
-class Backups(Protocol):
-    """Backups, as this interface uses them."""
-
-    async def begin(self) -> "Answer": ...
-
-    async def file(self, name: str, store: int, file: str) -> tuple[Path, int]: ...
-
-    async def renew(self, name: str) -> None: ...
-
-    async def end(self, name: str) -> "Answer": ...
+BACKUP_ROUTES: Final[Routes] = (
+    ("POST", "/backups", lambda node, _: node.backups.begin()),
+    ("DELETE", "/backups/{id}", lambda node, request: node.backups.end(id_of(request))),
+)
 
 
-async def begin_backup(node: "Administration", request: Request) -> "Answer":
-    """Capture everything."""
-    return await node.backups.begin()
-
-
-async def end_backup(node: "Administration", request: Request) -> "Answer":
-    """Release everything."""
-    return await node.backups.end(request.path_params["id"])
-
-
-def file_route(node: "Administration", prefix: str) -> Route:
+def file_route(node: Administration) -> Route:
     """The route that serves files."""
-    return Route(prefix + "/backups/{id}/stores/{store}/{file}", _file(node), methods=["GET"])
 
-
-def _file(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
+    @answering
     async def endpoint(request: Request) -> Response:
-        from partibus.ops.admin import error_response
+        node.authorize(request.headers.get("authorization"), request.scope["path"])
+        name, store, file = (request.path_params[key] for key in ("id", "store", "file"))
+        if not store.isdigit():
+            raise ArgumentError(f"'{store}' is not the number of a store.")
+        path, length = await node.backups.file(name, int(store), file)
+        return _FileResponse(node.backups, name, _open(path, int(store)), length)
 
-        try:
-            node.authorize(request.headers.get("authorization"), request.scope["path"])
-            name, store, file = (request.path_params[key] for key in ("id", "store", "file"))
-            if not store.isdigit():
-                raise ArgumentError(f"'{store}' is not the number of a store.")
-            path, length = await node.backups.file(name, int(store), file)
-            return _FileResponse(node.backups, name, _open(path, int(store)), length)
-        except BusError as error:
-            return error_response(error)
-
-    return endpoint
+    return Route(PREFIX + "/backups/{id}/stores/{store}/{file}", endpoint, methods=["GET"])
 
 
 def _open(path: Path, store: int) -> int:

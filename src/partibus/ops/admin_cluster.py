@@ -14,55 +14,34 @@ which checks the token.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from starlette.requests import Request
 
 from partibus.domain.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer, Handler
-
-
-class Cluster(Protocol):
-    """A cluster, as this interface uses it."""
-
-    async def status(self) -> "Answer": ...
-
-    async def drain(self, node: int, dry_run: bool) -> "Answer": ...
-
-    async def resume(self, node: int) -> "Answer": ...
-
-    async def rebalance(self, dry_run: bool) -> "Answer": ...
-
-    async def evict(self, node: int, force: bool, dry_run: bool) -> "Answer": ...
+from partibus.ops.admin_forms import read_body
+from partibus.ops.administration import Administration, Answer, Routes
 
 
-async def _status(node: "Administration", request: Request) -> "Answer":
-    return await node.cluster.status()
-
-
-async def _drain(node: "Administration", request: Request) -> "Answer":
+async def _drain(node: Administration, request: Request) -> Answer:
     body = await _body(request, {"node", "dry_run"})
     return await node.cluster.drain(_number(body), _flag(body, "dry_run"))
 
 
-async def _resume(node: "Administration", request: Request) -> "Answer":
+async def _resume(node: Administration, request: Request) -> Answer:
     return await node.cluster.resume(_number(await _body(request, {"node"})))
 
 
-async def _rebalance(node: "Administration", request: Request) -> "Answer":
+async def _rebalance(node: Administration, request: Request) -> Answer:
     return await node.cluster.rebalance(_flag(await _body(request, {"dry_run"}), "dry_run"))
 
 
-async def _evict(node: "Administration", request: Request) -> "Answer":
+async def _evict(node: Administration, request: Request) -> Answer:
     body = await _body(request, {"node", "force", "dry_run"})
     return await node.cluster.evict(_number(body), _flag(body, "force"), _flag(body, "dry_run"))
 
 
-async def _body(request: Request, accepted: Collection[str]) -> "Answer":
-    from partibus.ops.admin import read_body
-
+async def _body(request: Request, accepted: Collection[str]) -> Answer:
     body = await read_body(request)
     unknown = set(body) - set(accepted)
     if unknown:
@@ -71,22 +50,22 @@ async def _body(request: Request, accepted: Collection[str]) -> "Answer":
     return body
 
 
-def _number(body: "Answer") -> int:
+def _number(body: Answer) -> int:
     number = body.get("node")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ArgumentError("'node' must be the number of a node.")
     return number
 
 
-def _flag(body: "Answer", name: str) -> bool:
+def _flag(body: Answer, name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
         raise ArgumentError(f"'{name}' must be true or false.")
     return value
 
 
-CLUSTER_ROUTES: "Final[tuple[tuple[str, str, Handler], ...]]" = (
-    ("GET", "/cluster", _status),
+CLUSTER_ROUTES: Final[Routes] = (
+    ("GET", "/cluster", lambda node, _: node.cluster.status()),
     ("POST", "/cluster/drain", _drain),
     ("POST", "/cluster/resume", _resume),
     ("POST", "/cluster/rebalance", _rebalance),

@@ -10,29 +10,18 @@ The node provides the content (docs/reference/connections.md). Mounted by `ops.a
 the token.
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from starlette.requests import Request
 
 from partibus.domain.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer, Handler
+from partibus.ops.admin_forms import id_of
+from partibus.ops.administration import Administration, Answer, Routes
 
 PAGE_DEFAULT: Final = 100
 
 
-class Connections(Protocol):
-    """Connections, as this interface uses them."""
-
-    async def list(self, entity: str | None, after: str | None, limit: int) -> "Answer": ...
-
-    async def show(self, name: str) -> "Answer": ...
-
-    async def close(self, name: str, reason: str | None) -> "Answer": ...
-
-
-async def _list(node: "Administration", request: Request) -> "Answer":
+async def _list(node: Administration, request: Request) -> Answer:
     asked = request.query_params
     limit = asked.get("limit", str(PAGE_DEFAULT))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
@@ -40,17 +29,13 @@ async def _list(node: "Administration", request: Request) -> "Answer":
     return await node.connections.list(asked.get("entity"), asked.get("after"), int(limit))
 
 
-async def _show(node: "Administration", request: Request) -> "Answer":
-    return await node.connections.show(request.path_params["id"])
-
-
-async def _close(node: "Administration", request: Request) -> "Answer":
+async def _close(node: Administration, request: Request) -> Answer:
     reason = request.query_params.get("reason")
-    return await node.connections.close(request.path_params["id"], reason)
+    return await node.connections.close(id_of(request), reason)
 
 
-CONNECTION_ROUTES: "Final[tuple[tuple[str, str, Handler], ...]]" = (
+CONNECTION_ROUTES: Final[Routes] = (
     ("GET", "/connections", _list),
-    ("GET", "/connections/{id}", _show),
+    ("GET", "/connections/{id}", lambda node, request: node.connections.show(id_of(request))),
     ("DELETE", "/connections/{id}", _close),
 )

@@ -12,75 +12,47 @@ A slow reader is told of a gap; `ops.event_stream` cuts off one that reads nothi
 """
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.errors import ArgumentError
+from partibus.ops.admin_forms import PREFIX, answering, read_body
+from partibus.ops.administration import Administration, Answer, Routes
 from partibus.ops.event_stream import EventStream
 from partibus.ops.session import presented_token
-
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer, Handler
 
 QUIET_MAX: Final = 20
 """Rounds without an event after which a comment is sent, so that proxies keep the stream."""
 
 
-class Events(Protocol):
-    """Events, as this interface uses them."""
-
-    def stream(self, last: int = 0) -> AsyncIterator[list[dict[str, Any]]]: ...
-
-
-class Log(Protocol):
-    """The log, as this interface uses it."""
-
-    async def show(self) -> "Answer": ...
-
-    async def set_level(self, level: object) -> "Answer": ...
-
-
-async def _show_log(node: "Administration", request: Request) -> "Answer":
-    return await node.log.show()
-
-
-async def _set_log(node: "Administration", request: Request) -> "Answer":
-    from partibus.ops.admin import read_body
-
+async def _set_log(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
     if set(body) != {"level"}:
         raise ArgumentError("A change of the log needs 'level', and nothing else.")
     return await node.log.set_level(body["level"])
 
 
-LOG_ROUTES: "Final[tuple[tuple[str, str, Handler], ...]]" = (
-    ("GET", "/log", _show_log),
+LOG_ROUTES: Final[Routes] = (
+    ("GET", "/log", lambda node, _: node.log.show()),
     ("PUT", "/log", _set_log),
 )
 
 
-def events_route(node: "Administration", prefix: str) -> Route:
+def events_route(node: Administration) -> Route:
     """The route that streams."""
-    return Route(f"{prefix}/events", _events(node), methods=["GET"])
 
-
-def _events(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
+    @answering
     async def endpoint(request: Request) -> Response:
-        from partibus.ops.admin import error_response
-
-        try:
-            node.authorize(presented_token(request), request.scope["path"])
-            stream = node.events.stream(_last(request.query_params.get("last", "0")))
-            first = await anext(stream)
-        except BusError as error:
-            return error_response(error)
+        node.authorize(presented_token(request), request.scope["path"])
+        stream = node.events.stream(_last(request.query_params.get("last", "0")))
+        first = await anext(stream)
         return EventStream(_chunks(stream, first, request.query_params.get("kind", "")))
 
-    return endpoint
+    return Route(PREFIX + "/events", endpoint, methods=["GET"])
 
 
 def _last(text: str) -> int:

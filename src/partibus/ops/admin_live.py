@@ -10,41 +10,36 @@ The token is checked before every frame: the stream ends with the right. Mounted
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from partibus.domain.errors import BusError
+from partibus.ops.admin_forms import PREFIX, answering
+from partibus.ops.administration import Administration, Answer
 from partibus.ops.event_stream import EventStream
 from partibus.ops.session import presented_token
 
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer
 
-
-def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
-    """The stream of a node."""
-    from partibus.ops.admin import error_response
-
+def live_route(node: Administration) -> Route:
+    """The route that streams."""
     shared = SharedText()
 
+    @answering
     async def endpoint(request: Request) -> Response:
         token, path = presented_token(request), request.scope["path"]
         name = request.query_params.get("entity")
         has_cluster = request.query_params.get("cluster") == "true"
-        try:
-            node.authorize(token, path)
-            if name is not None:
-                await node.entity(name)
-            if has_cluster:
-                await node.cluster.status()
-        except BusError as error:
-            return error_response(error)
+        node.authorize(token, path)
+        if name is not None:
+            await node.entity(name)
+        if has_cluster:
+            await node.cluster.status()
         return EventStream(_chunks(node, shared, token, path, name, has_cluster))
 
-    return endpoint
+    return Route(PREFIX + "/live", endpoint, methods=["GET"])
 
 
 class SharedText:
@@ -54,13 +49,13 @@ class SharedText:
         self._frame: Answer = {}
         self._texts: dict[str | None, bytes] = {}
 
-    def of_frame(self, frame: "Answer") -> bytes:
+    def of_frame(self, frame: Answer) -> bytes:
         """A frame, as an event."""
         if frame is not self._frame:
             self._frame, self._texts = frame, {None: _event("frame", frame)}
         return self._texts[None]
 
-    async def of_entity(self, node: "Administration", name: str) -> bytes:
+    async def of_entity(self, node: Administration, name: str) -> bytes:
         """An entity at the time of the frame, as an event."""
         texts = self._texts
         if name not in texts:
@@ -69,7 +64,7 @@ class SharedText:
 
 
 async def _chunks(
-    node: "Administration",
+    node: Administration,
     shared: SharedText,
     token: str | None,
     path: str,
@@ -89,5 +84,5 @@ async def _chunks(
         yield _event("refused", {"text": error.text})
 
 
-def _event(kind: str, data: "Answer") -> bytes:
+def _event(kind: str, data: Answer) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -18,51 +18,30 @@ does the work.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.errors import ArgumentError
+from partibus.ops.admin_forms import (
+    ENTITY,
+    PREFIX,
+    Endpoint,
+    answering,
+    fresh_json,
+    name_of,
+    read_body,
+)
+from partibus.ops.administration import Administration, Answer
 from partibus.ops.session import presented_token, refuse_changes
 
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration, Answer
-
-
-class MessageService(Protocol):
-    """The node's messages, as this interface uses them."""
-
-    def wish(self, **fields: Any) -> Any: ...
-
-    async def peek(self, token: str | None, name: str, wish: Any) -> "Answer": ...
-
-    async def show(self, token: str | None, name: str, subqueue: str, number: int) -> "Answer": ...
-
-    async def send(self, token: str | None, name: str, fields: "Answer") -> "Answer": ...
-
-    async def cancel(self, token: str | None, name: str, numbers: list[int]) -> "Answer": ...
-
-    async def delete_deferred(
-        self, token: str | None, name: str, numbers: list[int]
-    ) -> "Answer": ...
-
-    async def reasons(self, token: str | None, name: str) -> "Answer": ...
-
-    async def resubmit(self, token: str | None, name: str, body: "Answer") -> "Answer": ...
-
-    async def sessions(self, token: str | None, name: str) -> "Answer": ...
-
-    async def session_state(self, token: str | None, name: str, session_id: str) -> "Answer": ...
-
-
-Work = Callable[["Administration", Request, str | None], Awaitable["Answer"]]
+Work = Callable[[Administration, Request, str | None], Awaitable[Answer]]
 MESSAGE_BYTES_MAX: Final = 1 << 20
-_FRESH: Final = {"cache-control": "no-store"}
 
 
-async def _peek(node: "Administration", request: Request, token: str | None) -> "Answer":
+async def _peek(node: Administration, request: Request, token: str | None) -> Answer:
     query = request.query_params
     wish: dict[str, Any] = {
         key: query[key]
@@ -73,43 +52,43 @@ async def _peek(node: "Administration", request: Request, token: str | None) -> 
         wish["start"] = query["from"]
     if "max" in query:
         wish["count"] = _number(query["max"], "max")
-    return await node.messages.peek(token, _name(request), node.messages.wish(**wish))
+    return await node.messages.peek(token, name_of(request), node.messages.wish(**wish))
 
 
-async def _show(node: "Administration", request: Request, token: str | None) -> "Answer":
+async def _show(node: Administration, request: Request, token: str | None) -> Answer:
     subqueue = request.query_params.get("subqueue", "active")
     number = _number(request.path_params["number"], "the number")
-    return await node.messages.show(token, _name(request), subqueue, number)
+    return await node.messages.show(token, name_of(request), subqueue, number)
 
 
-async def _send(node: "Administration", request: Request, token: str | None) -> "Answer":
-    return await node.messages.send(token, _name(request), await _body(request))
+async def _send(node: Administration, request: Request, token: str | None) -> Answer:
+    return await node.messages.send(token, name_of(request), await _body(request))
 
 
-async def _cancel(node: "Administration", request: Request, token: str | None) -> "Answer":
-    return await node.messages.cancel(token, _name(request), _numbers(await _body(request)))
+async def _cancel(node: Administration, request: Request, token: str | None) -> Answer:
+    return await node.messages.cancel(token, name_of(request), _numbers(await _body(request)))
 
 
-async def _delete(node: "Administration", request: Request, token: str | None) -> "Answer":
+async def _delete(node: Administration, request: Request, token: str | None) -> Answer:
     numbers = _numbers(await _body(request))
-    return await node.messages.delete_deferred(token, _name(request), numbers)
+    return await node.messages.delete_deferred(token, name_of(request), numbers)
 
 
-async def _reasons(node: "Administration", request: Request, token: str | None) -> "Answer":
-    return await node.messages.reasons(token, _name(request))
+async def _reasons(node: Administration, request: Request, token: str | None) -> Answer:
+    return await node.messages.reasons(token, name_of(request))
 
 
-async def _resubmit(node: "Administration", request: Request, token: str | None) -> "Answer":
-    return await node.messages.resubmit(token, _name(request), await _body(request))
+async def _resubmit(node: Administration, request: Request, token: str | None) -> Answer:
+    return await node.messages.resubmit(token, name_of(request), await _body(request))
 
 
-async def _sessions(node: "Administration", request: Request, token: str | None) -> "Answer":
-    return await node.messages.sessions(token, _name(request))
+async def _sessions(node: Administration, request: Request, token: str | None) -> Answer:
+    return await node.messages.sessions(token, name_of(request))
 
 
-async def _session_state(node: "Administration", request: Request, token: str | None) -> "Answer":
+async def _session_state(node: Administration, request: Request, token: str | None) -> Answer:
     session_id = request.query_params.get("session", "")
-    return await node.messages.session_state(token, _name(request), session_id)
+    return await node.messages.session_state(token, name_of(request), session_id)
 
 
 TABLE: Final[tuple[tuple[str, str, Work], ...]] = (
@@ -125,35 +104,26 @@ TABLE: Final[tuple[tuple[str, str, Work], ...]] = (
 )
 
 
-def message_routes(node: "Administration", prefix: str) -> list[Route]:
+def message_routes(node: Administration) -> list[Route]:
     """The routes of a node; they come before that of the entity, whose name may contain slashes."""
-    from partibus.ops.admin import error_response
 
-    def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(work: Work) -> Endpoint:
+        @answering
         async def answer(request: Request) -> Response:
-            try:
-                token = presented_token(request)
-                refuse_changes(request, node.console_mode)
-                return JSONResponse(await work(node, request, token), 200, _FRESH)
-            except BusError as error:
-                return error_response(error)
+            token = presented_token(request)
+            refuse_changes(request, node.console_mode)
+            return fresh_json(await work(node, request, token))
 
         return answer
 
     return [
-        Route(prefix + "/entities/{name:path}" + path, endpoint(work), methods=[method])
+        Route(PREFIX + ENTITY + path, endpoint(work), methods=[method])
         for method, path, work in TABLE
     ]
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    from partibus.ops.admin import read_body
-
+async def _body(request: Request) -> Answer:
     return await read_body(request, MESSAGE_BYTES_MAX)
-
-
-def _name(request: Request) -> str:
-    return str(request.path_params["name"])
 
 
 def _number(text: str, what: str) -> int:

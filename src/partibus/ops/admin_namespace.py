@@ -17,7 +17,8 @@ from typing import Final
 
 from starlette.requests import Request
 
-from partibus.ops.admin import Administration, Answer, Handler, read_body
+from partibus.ops.admin_forms import ENTITY, name_of, read_body
+from partibus.ops.administration import Administration, Answer, Routes
 
 
 async def _create(node: Administration, request: Request) -> Answer:
@@ -25,15 +26,7 @@ async def _create(node: Administration, request: Request) -> Answer:
 
 
 async def _update(node: Administration, request: Request) -> Answer:
-    return await node.namespace.update(request.path_params["name"], await read_body(request))
-
-
-async def _delete(node: Administration, request: Request) -> Answer:
-    return await node.namespace.delete(request.path_params["name"])
-
-
-async def _policies(node: Administration, request: Request) -> Answer:
-    return await node.namespace.policies(_entity(request))
+    return await node.namespace.update(name_of(request), await read_body(request))
 
 
 async def _put_policy(node: Administration, request: Request) -> Answer:
@@ -57,11 +50,11 @@ def _entity(request: Request) -> str:
     return request.query_params.get("entity", "")
 
 
-NAMESPACE_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+NAMESPACE_ROUTES: Final[Routes] = (
     ("POST", "/entities", _create),
-    ("PATCH", "/entities/{name:path}", _update),
-    ("DELETE", "/entities/{name:path}", _delete),
-    ("GET", "/policies", _policies),
+    ("PATCH", ENTITY, _update),
+    ("DELETE", ENTITY, lambda node, request: node.namespace.delete(name_of(request))),
+    ("GET", "/policies", lambda node, request: node.namespace.policies(_entity(request))),
     ("PUT", "/policies/{policy}", _put_policy),
     ("DELETE", "/policies/{policy}", _delete_policy),
     ("POST", "/policies/{policy}/regenerate", _regenerate),

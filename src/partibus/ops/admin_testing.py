@@ -18,7 +18,8 @@ from typing import Final
 from starlette.requests import Request
 
 from partibus.domain.errors import InvalidOperation
-from partibus.ops.admin import Administration, Answer, Handler, read_body
+from partibus.ops.admin_forms import name_of, read_body
+from partibus.ops.administration import Administration, Answer, Routes
 
 
 async def _show_clock(node: Administration, request: Request) -> Answer:
@@ -45,10 +46,10 @@ async def _create(node: Administration, request: Request) -> Answer:
 
 
 async def _delete(node: Administration, request: Request) -> Answer:
-    return await node.namespaces.delete(request.path_params["name"])
+    return await node.namespaces.delete(name_of(request))
 
 
-TESTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+TESTING_ROUTES: Final[Routes] = (
     ("GET", "/clock", _show_clock),
     ("POST", "/clock/advance", _advance),
     ("POST", "/reset", _reset),

@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from partibus.listener.upgrade import WEBSOCKET_PATHS
-from partibus.ops.admin import Administration, admin_routes
+from partibus.ops.admin import admin_routes
+from partibus.ops.administration import Administration
 from partibus.ops.health_report import HealthReport
 from partibus.ops.metrics import metrics_route
 from partibus.ops.metrics_access import LOOPBACK

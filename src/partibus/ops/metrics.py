@@ -13,20 +13,19 @@ from ipaddress import ip_address
 from itertools import compress
 from operator import is_not, itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from partibus import __version__
-from partibus.domain.errors import BusError, EntityNotFound
+from partibus.domain.errors import EntityNotFound
 from partibus.domain.observing_cost import OBSERVING
+from partibus.ops.admin_forms import answering
+from partibus.ops.administration import Administration
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
 from partibus.ops.metrics_lines import histogram_lines, labelled, pairs_of
-
-if TYPE_CHECKING:
-    from partibus.ops.admin import Administration
 
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 PATH: Final = "/metrics"
@@ -35,14 +34,6 @@ FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
-
-
-class Signals(Protocol):
-    """The values, as this page reads them."""
-
-    async def gather(self) -> dict[str, Any]: ...
-
-    async def gather_for_export(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +213,14 @@ PIECE_ENTITIES: Final = 50
 Row = tuple[tuple[str, ...], Any]
 
 
-def metrics_route(node: "Administration", access: str) -> Route:
+def metrics_route(node: Administration, access: str) -> Route:
     """The route that Prometheus scrapes."""
     text_of_entities = EntityText()
 
+    @answering
     async def endpoint(request: Request) -> Response:
-        from partibus.ops.admin import error_response
-
-        try:
-            _admit(node, request, access)
-            figures = await node.signals.gather()
-        except BusError as error:
-            return error_response(error)
+        _admit(node, request, access)
+        figures = await node.signals.gather()
         work = partial(render, figures, text_of_entities)
         if text_of_entities.is_quick(figures["entities"]):
             text = work()
@@ -244,7 +231,7 @@ def metrics_route(node: "Administration", access: str) -> Route:
     return Route(PATH, endpoint, methods=["GET"])
 
 
-def _admit(node: "Administration", request: Request, access: str) -> None:
+def _admit(node: Administration, request: Request, access: str) -> None:
     if access == OFF:
         raise EntityNotFound("The metrics are switched off: this server runs with --metrics off.")
     if access == OPEN or (access == LOOPBACK and _is_near(request)):

@@ -6,7 +6,7 @@ namespace and needs no token.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from partibus import __version__
+from partibus.ops.admin_forms import PREFIX
 
-PATH: Final = "/$partibus/openapi.json"
 SUMMARIES: Final = {
     "GET /entities": "All entities with their totals; with parameters one page of them",
     "POST /entities": "Create an entity",
@@ -93,24 +93,22 @@ _ERROR: Final = {
 }
 
 
-def openapi_route(routes: Iterable[Route], prefix: str) -> Route:
+def openapi_route(routes: Iterable[Route]) -> Route:
     """The route that describes the others."""
-    document = openapi_document(routes, prefix)
+    document = _document(routes)
 
     async def describe(_request: Request) -> Response:
         return JSONResponse(document)
 
-    endpoint: Callable[[Request], Awaitable[Response]] = describe
-    return Route(PATH, endpoint, methods=["GET"])
+    return Route(PREFIX + "/openapi.json", describe, methods=["GET"])
 
 
-def openapi_document(routes: Iterable[Route], prefix: str) -> dict[str, Any]:
-    """The document of the routes below a prefix."""
+def _document(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            summary = SUMMARIES.get(f"{method} {path.removeprefix(prefix)}", "")
+            summary = SUMMARIES.get(f"{method} {path.removeprefix(PREFIX)}", "")
             paths.setdefault(path, {})[method.lower()] = _operation(method, path, summary)
     return {
         "openapi": "3.1.0",

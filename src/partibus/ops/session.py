@@ -13,14 +13,15 @@ request with an Authorization header comes from a program and needs no such chec
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from partibus.domain.errors import ArgumentError, BusError, RequestError, Unauthorized
+from partibus.domain.errors import ArgumentError, RequestError, Unauthorized
+from partibus.ops.admin_forms import PREFIX, answering, fresh_json, read_body
+from partibus.ops.administration import Administration
 
 COOKIE: Final = "partibus-session"
 MARK: Final = "x-partibus-console"
@@ -28,7 +29,7 @@ MARK: Final = "x-partibus-console"
 COOKIE_BYTES_MAX: Final = 3800
 """The cookie size that every browser keeps, less name and attributes."""
 SAFE_METHODS: Final = ("GET", "HEAD")
-SESSION_PATH: Final = "/$partibus/session"
+SESSION_PATH: Final = PREFIX + "/session"
 
 
 class ForeignRequest(RequestError):
@@ -43,15 +44,6 @@ class ReadOnly(RequestError):
 
     condition = "amqp:not-allowed"
     http_status = 403
-
-
-class SignIn(Protocol):
-    """Checks tokens and returns what they grant."""
-
-    @property
-    def console_mode(self) -> str: ...
-
-    def identity(self, token: str) -> dict[str, Any]: ...
 
 
 def presented_token(request: Request) -> str | None:
@@ -89,58 +81,39 @@ def _require_own_page(request: Request) -> None:
         raise ForeignRequest
 
 
-def session_routes(node: SignIn) -> list[Route]:
+def session_routes(node: Administration) -> list[Route]:
     """The routes of signing in and out."""
-    from partibus.ops.admin import error_response, read_body
 
-    async def show(request: Request) -> dict[str, Any]:
+    @answering
+    async def show(request: Request) -> Response:
         token = presented_token(request)
         if not token:
             raise Unauthorized("You are not signed in; sign in with a policy and its key.")
-        return node.identity(token)
+        return fresh_json(node.identity(token))
 
-    async def sign_in(request: Request) -> tuple[dict[str, Any], str]:
+    @answering
+    async def sign_in(request: Request) -> Response:
         _require_own_page(request)
         token = (await read_body(request)).get("token")
         if not isinstance(token, str) or not token:
             raise ArgumentError("'token' must be a string: a shared access signature or a JWT.")
-        return node.identity(token), token
-
-    def answering(
-        work: Callable[[Request], Awaitable[Response]],
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await work(request)
-            except BusError as error:
-                return error_response(error)
-
-        return endpoint
-
-    async def get(request: Request) -> Response:
-        return JSONResponse(await show(request), 200, _FRESH)
-
-    async def post(request: Request) -> Response:
-        identity, token = await sign_in(request)
-        packed = _packed(token)
-        response = JSONResponse(identity, 200, _FRESH)
+        identity = node.identity(token)
+        response, packed = fresh_json(identity), _packed(token)
         _set_cookie(response, request, packed, identity.get("seconds_left"))
         return response
 
-    async def delete(request: Request) -> Response:
+    @answering
+    async def sign_out(request: Request) -> Response:
         _require_own_page(request)
-        response = JSONResponse({"signed_out": True}, 200, _FRESH)
+        response = fresh_json({"signed_out": True})
         _set_cookie(response, request, "", 0)
         return response
 
     return [
-        Route(SESSION_PATH, answering(get), methods=["GET"]),
-        Route(SESSION_PATH, answering(post), methods=["POST"]),
-        Route(SESSION_PATH, answering(delete), methods=["DELETE"]),
+        Route(SESSION_PATH, show, methods=["GET"]),
+        Route(SESSION_PATH, sign_in, methods=["POST"]),
+        Route(SESSION_PATH, sign_out, methods=["DELETE"]),
     ]
-
-
-_FRESH: Final = {"cache-control": "no-store"}
 
 
 def _set_cookie(response: Response, request: Request, value: str, seconds: int | None) -> None:
@@ -148,7 +121,7 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int |
         COOKIE,
         value,
         max_age=seconds,
-        path="/$partibus",
+        path=PREFIX,
         secure=request.url.scheme == "https",
         httponly=True,
         samesite="strict",

@@ -62,17 +62,11 @@ class SentProperties:
 
 
 _TEXTS: Final = {
-    "MessageId": "message_id",
-    "CorrelationId": "correlation_id",
-    "SessionId": "session_id",
-    "PartitionKey": "partition_key",
-    "ViaPartitionKey": "via_partition_key",
-    "Label": "label",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
+    field.title().replace("_", ""): field
+    for field in SentProperties.__dataclass_fields__
+    if not field.endswith("_ms")
 }
+"""The fields that are text, by the vendor's names: MessageId, ReplyToSessionId and so on."""
 
 
 def parse_header(text: str) -> SentProperties:

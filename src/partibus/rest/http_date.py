@@ -6,6 +6,7 @@ time is a text.
 
 import datetime
 import re
+from email.utils import format_datetime
 from typing import Final
 
 _FORM: Final = re.compile(
@@ -13,7 +14,6 @@ _FORM: Final = re.compile(
     r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([0-9]{4}) "
     r"([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
 )
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
@@ -26,8 +26,7 @@ _LAST_MS: Final = 253_402_300_799_000
 def to_http_date(at_ms: int) -> str:
     """The text of a time, whole seconds."""
     at = _EPOCH + datetime.timedelta(milliseconds=max(0, min(at_ms, _LAST_MS)))
-    day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
-    return f"{day}, {at.day:02} {month} {at.year:04} {at:%H:%M:%S} GMT"
+    return format_datetime(at, usegmt=True)
 
 
 def from_http_date(text: str) -> int | None:
@@ -35,17 +34,10 @@ def from_http_date(text: str) -> int | None:
     match = _FORM.fullmatch(text)
     if match is None:
         return None
-    _, day, month, year, hour, minute, second = match.groups()
+    day, year, hour, minute, second = (int(match[group]) for group in (2, 4, 5, 6, 7))
+    month = _MONTHS.index(match[3]) + 1
     try:
-        at = datetime.datetime(
-            int(year),
-            _MONTHS.index(month) + 1,
-            int(day),
-            int(hour),
-            int(minute),
-            int(second),
-            tzinfo=datetime.UTC,
-        )
+        at = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
     except ValueError:
         return None
     return (at - _EPOCH) // datetime.timedelta(milliseconds=1)

@@ -21,9 +21,10 @@ from partibus.amqp.events import (
 from partibus.amqp.sasl import parse_plain
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import Target
-from partibus.client.cbs import put_token, sas_token
+from partibus.client.cbs import CBS, ask_for_claim, sas_token
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
+from partibus.client.requests import open_request_links
 from partibus.control.sas import parse_token, verify
 
 pytestmark = pytest.mark.timeout(30)
@@ -288,9 +289,10 @@ async def test_a_cancelled_receive_leaves_the_receiver_usable(running):
 
 async def test_a_token_is_put(running):
     async with running.connect() as client:
-        await put_token(client, "sb://bus/q", "SharedAccessSignature sr=q&sig=good&se=1&skn=p")
+        links = await open_request_links(client, CBS)
+        await ask_for_claim(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=good&se=1&skn=p")
         with pytest.raises(RemoteError, match="put-token"):
-            await put_token(client, "sb://bus/q", "SharedAccessSignature sr=q&sig=evil&se=1")
+            await ask_for_claim(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=evil&se=1")
 
 
 def test_a_token_is_signed_over_the_encoded_audience():

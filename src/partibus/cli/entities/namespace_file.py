@@ -16,11 +16,10 @@ from partibus.client.atom import AtomClient
 from partibus.client.entity_fields import FIELDS, Kind
 from partibus.control.declared import fields as definition_fields
 from partibus.control.declared.definitions import Definitions, load_definitions, parse_toml
-from partibus.domain.duration import format_duration
+from partibus.control.declared.describe import describe
 from partibus.domain.entity import (
     EntityKind,
     EntitySpec,
-    EntityStatus,
     FilterType,
     QueueSpec,
     RuleSpec,
@@ -31,10 +30,10 @@ from partibus.domain.entity import (
 from partibus.server.failure import EXIT_USAGE
 
 Table = dict[str, Any]
-_TABLES: Final[dict[Kind, tuple[Mapping[str, definition_fields.Field], EntitySpec]]] = {
-    "queue": (definition_fields.QUEUE_FIELDS, QueueSpec()),
-    "topic": (definition_fields.TOPIC_FIELDS, TopicSpec()),
-    "subscription": (definition_fields.SUBSCRIPTION_FIELDS, SubscriptionSpec()),
+_PLAIN: Final[dict[Kind, EntitySpec]] = {
+    "queue": QueueSpec(),
+    "topic": TopicSpec(),
+    "subscription": SubscriptionSpec(),
 }
 # Servers report the size of their tier; a file with it would not fit another tier.
 _MESSAGE_SIZE: Final = "max_message_size_in_kilobytes"
@@ -65,7 +64,7 @@ def read_namespace(atom: AtomClient, partition_counts: Mapping[str, int]) -> Tab
 
 def _table(kind: Kind, entity: Table, partition_counts: Mapping[str, int]) -> Table:
     kept: Table = {"name": entity["name"]}
-    plain = spec_fields(_TABLES[kind][1])
+    plain = spec_fields(_PLAIN[kind])
     for known in FIELDS[kind]:
         value = entity.get(known.key)
         if known.key == _MESSAGE_SIZE and value in _MESSAGE_SIZES_USUAL:
@@ -122,22 +121,9 @@ def _definitions(file: Path) -> Definitions:
 
 def spec_fields(spec: EntitySpec) -> Table:
     """A spec by the names of the management API, with durations as text."""
-    kind = _KINDS[kind_of(spec)]
-    found: Table = {}
-    known = {f.key: f for f in FIELDS[kind]}
-    for key, target in _TABLES[kind][0].items():
-        if key in known:
-            value = getattr(spec, target.target)
-            if value is not None:
-                found[key] = _plain(value, known[key].form == "duration")
-    return found
-
-
-def _plain(value: object, is_duration: bool) -> object:
-    if is_duration:
-        assert isinstance(value, int)
-        return format_duration(value)
-    return value.value if isinstance(value, EntityStatus) else value
+    known = {field.key for field in FIELDS[_KINDS[kind_of(spec)]]}
+    found = describe(spec)
+    return {key: found[key] for key in found if key in known and found[key] is not None}
 
 
 def rule_table(rule: RuleSpec) -> Table:

@@ -9,6 +9,7 @@ from typing import Final
 
 import typer
 
+from partibus.cli.tables import print_table
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.explain import Term, spoken
 from partibus.rules.reach import Reach
@@ -19,8 +20,6 @@ _MARKS: Final = {"true": "+", "false": "-", "unknown": "?", "error": "!"}
 
 def print_reaches(reaches: Sequence[Reach]) -> None:
     """One line for each subscription."""
-    from partibus.cli.tables import print_table
-
     columns = ("subscription", "gets it", "why")
     rows = [(reach.path, reach.result, reach.reason) for reach in reaches]
     print_table(columns, rows, text_columns=columns)

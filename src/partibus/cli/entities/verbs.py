@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from partibus.cli.asking import on_server, print_answer, print_json
+from partibus.cli.confirming import confirm
 from partibus.cli.entities.options import field_parameters, given_fields
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_list, print_table
 from partibus.client.entity_fields import FIELDS, Kind
 
 if TYPE_CHECKING:
@@ -111,12 +114,7 @@ def _list(kind: Kind) -> Callable[..., None]:
             if kind == "subscription":
                 atom.get("topic", given["topic"])  # the list of a missing topic would be empty
             found = list(atom.list(kind, given.get("topic", "")))
-        if given["json"]:
-            print_json({_PLURALS[kind]: found})
-        elif not found:
-            typer.echo(f"There are no {_PLURALS[kind]}. Create one: partibus {kind} create --help")
-        else:
-            _print_list(kind, found)
+        _print_list(kind, found, given["json"])
 
     text = f"List {_PLURALS[kind]} with their message counts."
     return _verb(list_, kind, text, [], "list")
@@ -144,7 +142,6 @@ def _update(kind: Kind) -> Callable[..., None]:
 
 def _delete(kind: Kind) -> Callable[..., None]:
     def delete(place: "Place", **given: Any) -> None:
-        from partibus.cli.confirming import confirm
         from partibus.cli.managing import atom_at
 
         path = path_of(kind, given)
@@ -204,8 +201,6 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
-    from partibus.cli.tables import print_table
-
     typer.echo(f"{entity['name']}: {kind}, {entity.get('status', 'Active')}")
     counts = entity.get("counts", {})
     rows: list[tuple[str, object]] = [
@@ -217,10 +212,7 @@ def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
     print_table(("property", "value"), rows, text_columns=("property", "value"))
 
 
-def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
+def _print_list(kind: Kind, entities: list[dict[str, Any]], as_json: bool) -> None:
     columns = ["name", "status", "active", "dead letter", "scheduled", "size", "features"]
     if kind == "topic":
         columns[2:5] = ["subscriptions", "scheduled"]
@@ -234,7 +226,14 @@ def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
             row += [counts.get(name) for name in ("active", "dead_letter", "scheduled")]
         features = ", ".join(word for word, key in _FEATURES if entity.get(key))
         rows.append([*row, format_bytes(entity.get("size_in_bytes")), features])
-    print_table(columns, rows, text_columns=("name", "status", "features"))
+    print_list(
+        {_PLURALS[kind]: entities},
+        as_json,
+        columns,
+        rows,
+        text_columns=("name", "status", "features"),
+        nothing=f"There are no {_PLURALS[kind]}. Create one: partibus {kind} create --help",
+    )
 
 
 def _spoken(value: object) -> object:

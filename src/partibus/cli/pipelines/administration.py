@@ -4,13 +4,13 @@ Owns their two forms: a table of what an entity has, and a change after a confir
 is the server's answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from partibus.cli.asking import print_answer, print_json, server_at
+from partibus.cli.asking import print_answer, server_at
+from partibus.cli.confirming import confirm
 from partibus.cli.quantities import clock_time
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -20,7 +20,7 @@ def show_table(
     place: "Place",
     entity: str,
     what: str,
-    rows: "Callable[[dict[str, Any]], Sequence[tuple[object, ...]]]",
+    rows: "Callable[[dict[str, Any]], Iterable[tuple[object, ...]]]",
     headings: tuple[str, ...],
     text_columns: tuple[str, ...],
     nothing: str,
@@ -28,14 +28,8 @@ def show_table(
 ) -> None:
     """Print a table for an entity, or that it is empty; {} is the entity's name."""
     answer = server_at(place).ask("GET", f"/entities/{entity}/{what}")
-    if json:
-        print_json(answer)
-    elif found := rows(answer):
-        from partibus.cli.tables import print_table
-
-        print_table(headings, list(found), text_columns=text_columns)
-    else:
-        typer.echo(nothing.format(answer["name"]))
+    said = nothing.format(answer["name"])
+    print_list(answer, json, headings, rows(answer), text_columns=text_columns, nothing=said)
 
 
 def change(
@@ -48,8 +42,6 @@ def change(
     json: bool,
 ) -> None:
     """Confirm, change, and print the result."""
-    from partibus.cli.confirming import confirm
-
     confirm(question, yes)
     answer = server_at(place).ask("POST", f"/entities/{path}", body)
     print_answer(answer, json, f"{answer['name']}: {done(answer)}")

@@ -2,7 +2,8 @@
 
 Owns the late import of Spark and of the pipelines, with the pip command where they are missing, and
 the translation of their errors. Every verb of `partibus pipeline` that starts one ready-made
-pipeline uses `run_pipeline`; all of them run inside `pipelines_ready`.
+pipeline uses `run_pipeline`, those that only check `session_for_check`; all of them run inside
+`pipelines_ready`.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,6 +68,20 @@ def run_pipeline(
     report = run_job(kind, running, work, settings, log_file=log_file)
     typer.echo(report.as_json() if running.json else report.as_text())
     all_done(report)
+
+
+@contextmanager
+def session_for_check(running: "Execution") -> "Iterator[SparkSession]":
+    """A session for the duration of the block, which leaves no records and no output of Spark."""
+    from pyspark_servicebus.pipelines.run.session import spark_session
+    from pyspark_servicebus.pipelines.transform import own_session
+
+    conf = running.spark_conf()
+    spark = spark_session("partibus check", running.master, conf, running.log_file("check"))
+    try:
+        yield own_session(spark)
+    finally:
+        spark.stop()
 
 
 def bus_of(place: "Place") -> "BusPlace":

@@ -15,6 +15,9 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
+from partibus.cli.progress import progress_by_steps
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.store import Keys, Places, Stores
 
 if TYPE_CHECKING:
@@ -83,8 +86,6 @@ def backup(
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
-    from partibus.cli.quantities import format_bytes
-
     print(
         f"{manifest.id}: {len(manifest.files)} files, {format_bytes(manifest.total_bytes)}, of "
         f"which {format_bytes(manifest.copied_bytes)} copied"
@@ -96,23 +97,14 @@ def _make(
 ) -> "tuple[Manifest, int]":
     from partibus.backup.making import Plan, carry_out
     from partibus.backup.repository import Repository
-    from partibus.cli.progress import progress_by_steps
+    from partibus.cli.backup_source import ServerSource
+    from partibus.server.data_directory.backup import DirectorySource
 
     with contextlib.ExitStack() as stack:
         # First: the server should not keep files for a directory that cannot be used.
         repository = stack.enter_context(Repository(to).opened(writable=True))
-        source: Source
-        if settings is None:
-            from partibus.cli.backup_source import ServerSource
-
-            online = ServerSource(find())
-            description, source = stack.enter_context(online.described()), online
-        else:
-            from partibus.server.data_directory.backup import DirectorySource
-
-            offline = DirectorySource(settings)
-            description, source = stack.enter_context(offline.described()), offline
-        plan = Plan(repository, description)
+        source: Source = ServerSource(find()) if settings is None else DirectorySource(settings)
+        plan = Plan(repository, stack.enter_context(source.described()))
         with progress_by_steps("backing up", plan.missing_bytes, "bytes") as advance:
             manifest = carry_out(plan, repository, source, advance)
         return manifest, _swept(repository)
@@ -140,15 +132,11 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
 
     with reported_offline(), Repository(directory).opened(writable=False) as repository:
         manifests = [repository.manifest(name) for name in repository.ids()]
-    if json:
-        print_json({"backups": [_facts(manifest) for manifest in manifests]})
-        return
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
-    print_table(
+    print_list(
+        {"backups": [_facts(manifest) for manifest in manifests]},
+        json,
         ("backup", "made", "of", "stores", "files", "size", "copied"),
-        [
+        (
             (
                 m.id,
                 m.made_at,
@@ -159,7 +147,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
                 format_bytes(m.copied_bytes),
             )
             for m in manifests
-        ],
+        ),
         text_columns=("backup", "made", "of"),
     )
 
@@ -208,7 +196,6 @@ def verify(
 def _verify(directory: Path, backup_id: str | None, deep: bool, keys: Keys) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
-    from partibus.cli.progress import progress_by_steps
     from partibus.server.data_directory.restore import check_in_depth
 
     with Repository(directory).opened(writable=False) as repository:
@@ -251,8 +238,6 @@ def prune(
     if json:
         print_json({"dropped": going, "files": files, "bytes": size})
         return
-    from partibus.cli.quantities import format_bytes
-
     print(f"{len(going)} backup(s) dropped, {files} files with {format_bytes(size)} deleted")
 
 
@@ -300,7 +285,6 @@ def _restore(
     directory: Path, data: Path, backup_id: str | None, places: tuple[str, ...], new_identity: bool
 ) -> "Manifest":
     from partibus.backup.repository import Repository
-    from partibus.cli.progress import progress_by_steps
     from partibus.domain.errors import ConfigError
     from partibus.server.config import ServeSettings
     from partibus.server.data_directory.restore import restore as restore_all

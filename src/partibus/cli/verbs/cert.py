@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ def _issue(
 
 
 def _tell(certificate: Path, key: Path, ca: Path, json: bool) -> None:
-    from partibus.cli.asking import print_json
     from partibus.listener.served_certificate import WARNING_DAYS
 
     answer = _facts(certificate, key, ca)

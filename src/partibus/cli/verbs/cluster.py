@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partibus.cli.asking import print_json
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.server.nodes.operations import ClusterService, Report
@@ -220,16 +223,12 @@ def drain(
         raise typer.BadParameter("Give either the number of a node or --this-node.")
 
     async def ask(service: "ClusterService") -> "Report":
-        number = await service.number_of(_name_of(cluster_tls)) if node is None else node
+        from partibus.server.nodes.certificates import node_name
+
+        number = await service.number_of(node_name(cluster_tls)) if node is None else node
         return await (service.resume(number) if undo else service.drain(number, wait))
 
     _ask(cluster, json, ask)
-
-
-def _name_of(directory: Path) -> str:
-    from partibus.server.nodes.certificates import node_name
-
-    return node_name(directory)
 
 
 @app.command()
@@ -259,7 +258,6 @@ def evict(
 
         partibus cluster evict 2 --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.failures import reported
 
     with reported():
@@ -283,7 +281,6 @@ def accept(
 
         partibus cluster accept 3 --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.failures import reported
 
     with reported():
@@ -294,7 +291,6 @@ def accept(
 def _ask(url: str, json: bool, question: "Callable[[ClusterService], Awaitable[Report]]") -> None:
     import asyncio
 
-    from partibus.cli.asking import print_json
     from partibus.cli.failures import reported
 
     with reported():
@@ -319,8 +315,6 @@ async def _answer(url: str, question: "Callable[[ClusterService], Awaitable[Repo
 
 
 def _print(report: "Report") -> None:
-    from partibus.cli.tables import print_table
-
     rows = [
         (
             row["node"],

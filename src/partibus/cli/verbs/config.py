@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.serve import serve_flags
 
 if TYPE_CHECKING:
@@ -85,15 +85,10 @@ def show(
     with reported_offline():
         configuration = resolve_configuration(flags, os.environ)
     rows = list(_settings(configuration))
-    if json:
-        shown = {name: {"value": value, "origin": where} for name, value, where in rows}
-        print_json({"settings": shown})
-    else:
-        from partibus.cli.tables import print_table
-
-        columns = ("setting", "value", "origin") if origin else ("setting", "value")
-        cells = [(name, _spoken(value), where)[: len(columns)] for name, value, where in rows]
-        print_table(columns, cells, text_columns=columns)
+    shown = {name: {"value": value, "origin": where} for name, value, where in rows}
+    columns = ("setting", "value", "origin") if origin else ("setting", "value")
+    cells = ((name, _spoken(value), where)[: len(columns)] for name, value, where in rows)
+    print_list({"settings": shown}, json, columns, cells, text_columns=columns)
     _point_out_strangers(os.environ)
 
 

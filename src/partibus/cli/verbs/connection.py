@@ -10,6 +10,7 @@ import typer
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
 from partibus.cli.quantities import clock_time
+from partibus.cli.tables import print_list, print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -43,14 +44,10 @@ def list_connections(
         partibus connection list --entity orders
     """
     connections = _all(server_at(place), entity)
-    if json:
-        print_json({"connections": connections, "total": len(connections)})
-        return
-    from partibus.cli.tables import print_table
-
+    answer = {"connections": connections, "total": len(connections)}
     text = ("id", "peer", "transport", "client", "identity", "opened")
     numbers = ("links", "received", "per s", "delivered", "per s ", "unsettled")
-    print_table((*text, *numbers), [_row(c) for c in connections], text_columns=text)
+    print_list(answer, json, (*text, *numbers), map(_row, connections), text_columns=text)
 
 
 @app.command()
@@ -69,8 +66,6 @@ def show(place: "Place", name: Id, json: AsJson = False) -> None:
     if json:
         print_json(answer)
         return
-    from partibus.cli.tables import print_table
-
     typer.echo(f"{answer['id']} {answer['peer']} {_client(answer)} {_identity(answer)}")
     print_table(
         ("role", "entity", "session", "credit", "unsettled", "messages", "per s"),

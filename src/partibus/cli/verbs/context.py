@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from partibus.cli.asking import print_json
 from partibus.cli.completion import complete_context
 from partibus.cli.options import AsJson
+from partibus.cli.tables import print_list
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -125,13 +125,16 @@ def list_contexts(json: AsJson = False) -> None:
 
     with reported():
         contexts = load_contexts()
-        rows = [_shown(name, contexts.current) for name in sorted(contexts.named)]
-        if json:
-            print_json({"contexts": rows})
-        elif rows:
-            _print(rows)
-        else:
-            typer.echo("There are no contexts. Create one with: partibus context add NAME")
+        found = [_shown(name, contexts.current) for name in sorted(contexts.named)]
+        columns = ("", "name", "amqp", "http", "policy")
+        print_list(
+            {"contexts": found},
+            json,
+            columns,
+            (("*" if one["current"] else "", *(one[c] for c in columns[1:])) for one in found),
+            text_columns=columns,
+            nothing="There are no contexts. Create one with: partibus context add NAME",
+        )
         if not is_private(contexts_file()):
             say(f"other users can read {contexts_file()}; fix it with: chmod 600 {contexts_file()}")
 
@@ -148,14 +151,3 @@ def _shown(name: str, current: str | None) -> dict[str, object]:
         "policy": place.connection.policy or "(a ready-made token)",
         "ca_file": place.ca_file,
     }
-
-
-def _print(rows: list[dict[str, object]]) -> None:
-    from partibus.cli.tables import print_table
-
-    columns = ("", "name", "amqp", "http", "policy")
-    print_table(
-        columns,
-        [("*" if r["current"] else "", *(r[c] for c in columns[1:])) for r in rows],
-        text_columns=columns,
-    )

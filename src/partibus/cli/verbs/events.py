@@ -6,7 +6,6 @@ Owns the text of each event, and the reading of the stream.
 import json as json_form
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote, urlencode
 
 import typer
 
@@ -60,33 +59,14 @@ def events(
 
 
 def _stream(place: "Place", kinds: list[str], last: int) -> Iterator[dict[str, Any]]:
-    import http.client
+    from partibus.cli.remote import RemoteServer
 
-    from partibus.cli.failures import CommandFailed, unreachable
-    from partibus.cli.remote import PREFIX, authorization
-
-    connection = place.open_http(_SILENCE_S_MAX)
     asked = {"kind": ",".join(kinds), "last": str(last)} if kinds else {"last": str(last)}
-    path = quote(f"{PREFIX}/events", safe="/$") + f"?{urlencode(asked)}"
-    try:
-        connection.request("GET", path, headers={"Authorization": authorization(place)})
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            raise CommandFailed(_refusal(response.read()))
+    otherwise = "The server does not stream events; is this the right port?"
+    with RemoteServer(place, _SILENCE_S_MAX).stream("/events", otherwise, asked) as response:
         while line := response.readline():
             if line.startswith(b"data: "):
                 yield json_form.loads(line[6:])
-    except (OSError, http.client.HTTPException) as error:
-        raise unreachable(place.url, error) from error
-    finally:
-        connection.close()
-
-
-def _refusal(raw: bytes) -> str:
-    try:
-        return str(json_form.loads(raw)["error"]["text"])
-    except (ValueError, KeyError, TypeError):
-        return "The server does not stream events; is this the right port?"
 
 
 def _line(event: dict[str, Any]) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.asking import on_server, server_at
 from partibus.cli.options import AsJson, Entity
 from partibus.cli.quantities import format_span, rate_per_s, span_ms
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -170,18 +171,13 @@ def connections(
 def list_faults(place: "Place", json: AsJson = False) -> None:
     """List the active faults, with the time left of each."""
     answer = server_at(place).ask("GET", "/faults")
-    if json:
-        print_json(answer)
-        return
-    if not answer["faults"]:
-        typer.echo("No faults are active.")
-        return
-    from partibus.cli.tables import print_table
-
-    print_table(
+    print_list(
+        answer,
+        json,
         ("fault", "does", "left", "refused"),
-        [(*_described(f), _left(f), f["refused"]) for f in answer["faults"]],
+        ((*_described(f), _left(f), f["refused"]) for f in answer["faults"]),
         text_columns=("fault", "does"),
+        nothing="No faults are active.",
     )
 
 

@@ -5,6 +5,7 @@ Flags default to None, so that a value from the environment or the file applies 
 given.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,296 +13,244 @@ import typer
 
 from partibus.cli.added_options import gathers
 
-_WHERE: Final = "Where it listens"
-_KEEPS: Final = "Data"
-_CLUSTER: Final = "Several machines"
-_LIMITS: Final = "How it behaves"
-_SHOWS: Final = "What it shows"
+_where_option: Final = partial(typer.Option, rich_help_panel="Where it listens")
+_data_option: Final = partial(typer.Option, rich_help_panel="Data")
+_cluster_option: Final = partial(typer.Option, rich_help_panel="Several machines")
+_limits_option: Final = partial(typer.Option, rich_help_panel="How it behaves")
+_shows_option: Final = partial(typer.Option, rich_help_panel="What it shows")
 
 
 def serve_flags(
     data: Annotated[
         Path | None,
-        typer.Option(
+        _data_option(
             metavar="DIR",
             help="Directory for messages and entities, created if missing."
             " (default ./partibus-data)",
-            rich_help_panel=_KEEPS,
         ),
     ] = None,
     memory: Annotated[
         bool,
-        typer.Option(
-            "--memory",
-            help="Keep everything in memory; it is lost when the server stops.",
-            rich_help_panel=_KEEPS,
+        _data_option(
+            "--memory", help="Keep everything in memory; it is lost when the server stops."
         ),
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(
+        _data_option(
             metavar="FILE",
             help="Queues, topics, policies and settings: a TOML file, or the vendor emulator's"
             " Config.json as it is.",
-            rich_help_panel=_KEEPS,
         ),
     ] = None,
     stores: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            help="Spread the fragments over N directories under --data. (default 1)",
-            rich_help_panel=_KEEPS,
+        _data_option(
+            metavar="N", help="Spread the fragments over N directories under --data. (default 1)"
         ),
     ] = None,
     store: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="A directory for a store; repeat it for each store.",
-            rich_help_panel=_KEEPS,
-        ),
+        _data_option(metavar="URL", help="A directory for a store; repeat it for each store."),
     ] = None,
     encryption_key_file: Annotated[
         Path | None,
-        typer.Option(
+        _data_option(
             metavar="FILE",
             help="Encrypt what is written, with the key in this file: 32 bytes, or those in"
             " hexadecimal or Base64.",
-            rich_help_panel=_KEEPS,
         ),
     ] = None,
     encryption_key_command: Annotated[
         str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="The same, with the key that a command prints.",
-            rich_help_panel=_KEEPS,
-        ),
+        _data_option(metavar="COMMAND", help="The same, with the key that a command prints."),
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(
+        _where_option(
             metavar="HOST",
             help="Address to listen on; 0.0.0.0 accepts other machines, * also over IPv6."
             " (default 127.0.0.1)",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     port: Annotated[
         str | None,
-        typer.Option(
+        _where_option(
             metavar="PORT",
             help="Port for clients, for AMQP, TLS and HTTP alike; 0 picks a free port, none "
             "disables it. (default 5672)",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     tls_port: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT",
-            help="A second port, where clients expect TLS. (default 5671)",
-            rich_help_panel=_WHERE,
+        _where_option(
+            metavar="PORT", help="A second port, where clients expect TLS. (default 5671)"
         ),
     ] = None,
     http_port: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT",
-            help="A third port, where tools expect HTTP. (default 5300)",
-            rich_help_panel=_WHERE,
-        ),
+        _where_option(metavar="PORT", help="A third port, where tools expect HTTP. (default 5300)"),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(
+        _where_option(
             metavar="FILE",
             help="Your certificate with its chain, in PEM. It is reloaded when the file "
             "changes. (default: a certificate of the development CA, see `partibus cert`)",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The key of --tls-cert, in PEM, without a passphrase.",
-            rich_help_panel=_WHERE,
-        ),
+        _where_option(metavar="FILE", help="The key of --tls-cert, in PEM, without a passphrase."),
     ] = None,
     workers: Annotated[
         str | None,
-        typer.Option(
-            metavar="N", help="Number of worker processes. (default 1)", rich_help_panel=_LIMITS
-        ),
+        _limits_option(metavar="N", help="Number of worker processes. (default 1)"),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
+        _cluster_option(
             metavar="URL",
             help="Be a node of the cluster whose entities and leases are in this PostgreSQL"
             " database; --store names the databases of its messages. (default: the server is"
             " alone)",
-            rich_help_panel=_CLUSTER,
         ),
     ] = None,
     cluster_tls: Annotated[
         Path | None,
-        typer.Option(
+        _cluster_option(
             metavar="DIR",
             help="The node's certificates, of `partibus cluster init` or `join`."
             " (default ./partibus-cluster)",
-            rich_help_panel=_CLUSTER,
         ),
     ] = None,
     lanes: Annotated[
         str | None,
-        typer.Option(
+        _cluster_option(
             metavar="N",
             help="Lanes of a new cluster, which its nodes share. (default 16 for each database)",
-            rich_help_panel=_CLUSTER,
         ),
     ] = None,
     peer_host: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST",
-            help="Address of this machine for the other nodes. (default: as --host)",
-            rich_help_panel=_CLUSTER,
+        _cluster_option(
+            metavar="HOST", help="Address of this machine for the other nodes. (default: as --host)"
         ),
     ] = None,
     peer_port: Annotated[
         str | None,
-        typer.Option(
-            metavar="PORT",
-            help="Port for the other nodes; 0 picks a free one. (default 0)",
-            rich_help_panel=_CLUSTER,
+        _cluster_option(
+            metavar="PORT", help="Port for the other nodes; 0 picks a free one. (default 0)"
         ),
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option(
+        _limits_option(
             metavar="NAME",
             help="Limits and tier behaviour: selfhost, basic, standard, premium, premium-2017,"
             " premium-2020 or emulator. (default selfhost)",
-            rich_help_panel=_LIMITS,
         ),
     ] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(
+        _limits_option(
             metavar="SIZE",
             help="Memory for messages in transit, over all clients: bytes, or 64M, 2G. Senders "
             "wait when it is used up. (default 512M, or a quarter of the memory that the server"
             " may use if that is less)",
-            rich_help_panel=_LIMITS,
         ),
     ] = None,
     disk_free_min: Annotated[
         str | None,
-        typer.Option(
+        _limits_option(
             metavar="SHARE",
             help="Space to keep free on a store's disk, as 5% or 200M; below it, sends are "
             "refused, while receiving and settling continue. (default 5%, at least 64M)",
-            rich_help_panel=_LIMITS,
         ),
     ] = None,
     peek_partitioned: Annotated[
         str | None,
-        typer.Option(
+        _limits_option(
             metavar="MODE",
             help="How partitioned entities are peeked: merged, or first-responder as in Azure, "
             "where the first fragment to answer is used. (default merged)",
-            rich_help_panel=_LIMITS,
         ),
     ] = None,
     log_level: Annotated[
         str | None,
-        typer.Option(
+        _shows_option(
             metavar="LEVEL",
             help="What goes to the log on stderr: debug, info, warning or error; `partibus log"
             " level` changes it later. (default info)",
-            rich_help_panel=_SHOWS,
         ),
     ] = None,
     log_format: Annotated[
         str | None,
-        typer.Option(
-            metavar="FORM",
-            help="text for people, or json: an object on each line. (default text)",
-            rich_help_panel=_SHOWS,
+        _shows_option(
+            metavar="FORM", help="text for people, or json: an object on each line. (default text)"
         ),
     ] = None,
     audit_log: Annotated[
         Path | None,
-        typer.Option(
+        _shows_option(
             metavar="FILE",
             help="Write what administrators change to this file, as JSON. (default: to the log)",
-            rich_help_panel=_SHOWS,
         ),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(
+        _shows_option(
             metavar="WHO",
             help="Who may read /metrics: loopback (programs of this machine, others with a token),"
             " token, open or off. (default loopback)",
-            rich_help_panel=_SHOWS,
         ),
     ] = None,
     otel: Annotated[
         bool,
-        typer.Option(
+        _shows_option(
             "--otel",
             help="Export traces and metrics for OpenTelemetry over OTLP/HTTP, as the OTEL_*"
             " variables say: OTEL_EXPORTER_OTLP_ENDPOINT and others. Needs the extra otel.",
-            rich_help_panel=_SHOWS,
         ),
     ] = False,
     console: Annotated[
         str | None,
-        typer.Option(
+        _where_option(
             metavar="MODE",
             help="The web console at /console/ of every port: on, read-only, or off. (default on)",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     emulator: Annotated[
         bool,
-        typer.Option(
+        _limits_option(
             "--emulator",
             help="Replace the vendor's emulator: all interfaces, ports 5672 and 5300, its "
             "well-known key, its Config.json or default entities, and the log line that "
             "tools wait for. For development and tests.",
-            rich_help_panel=_LIMITS,
         ),
     ] = False,
     faults: Annotated[
         bool,
-        typer.Option(
+        _limits_option(
             "--faults",
             help="Allow `partibus fault` to inject faults: stores, latency, throttling, locks. For "
             "testing your own programs.",
-            rich_help_panel=_LIMITS,
         ),
     ] = False,
     fake_time: Annotated[
         bool,
-        typer.Option(
+        _limits_option(
             "--fake-time",
             help="Let `partibus clock advance` move the time of messages and entities. For tests;"
             " needs --memory.",
-            rich_help_panel=_LIMITS,
         ),
     ] = False,
     testing: Annotated[
         bool,
-        typer.Option(
+        _limits_option(
             "--testing",
             help="A server for test suites: a namespace for each test, --memory, --faults and"
             " --fake-time.",
-            rich_help_panel=_LIMITS,
         ),
     ] = False,
 ) -> dict[str, object]:

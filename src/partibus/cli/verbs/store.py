@@ -15,6 +15,8 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_table
 from partibus.cli.verbs.store_copy import copy
 
 if TYPE_CHECKING:
@@ -70,9 +72,6 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     if json:
         print_json(answer)
         return
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
     print_table(
         ("store", "state", "worker", "fragments", "live", "on disk", "free", "place"),
         [

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
+from partibus.cli.progress import progress_by_steps
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_table
 
 if TYPE_CHECKING:
     from partibus.server.copying.copy import CopyReport
@@ -101,13 +105,10 @@ class _Bars:
 
     def stage(self, what: str, total: int) -> "AbstractContextManager[Callable[[int], None]]":
         """A bar for a part of the work."""
-        from partibus.cli.progress import progress_by_steps
-
         return progress_by_steps(what, total)
 
 
 def _show(found: "CopyReport", is_cluster: bool, *, json: bool, is_copy: bool) -> None:
-    from partibus.cli.asking import print_json
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
     comparison = found.comparison
@@ -129,9 +130,6 @@ def _show(found: "CopyReport", is_cluster: bool, *, json: bool, is_copy: bool) -
 
 
 def _print(found: "CopyReport") -> None:
-    from partibus.cli.quantities import format_bytes
-    from partibus.cli.tables import print_table
-
     rows = []
     for name, count in sorted(found.entities.items()):
         by_state = count.messages

@@ -10,6 +10,7 @@ import platform
 import typer
 
 from partibus import __version__
+from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
 from partibus.ops.compiled import is_compiled
 
@@ -28,8 +29,6 @@ def version(json: AsJson = False) -> None:
     loop = "uvloop" if has_uvloop else "asyncio"
     python = platform.python_version()
     if json:
-        from partibus.cli.asking import print_json
-
         known = {"version": __version__, "compiled": is_compiled(), "python": python, "loop": loop}
         print_json(known)
         return

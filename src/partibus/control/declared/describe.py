@@ -2,7 +2,7 @@
 
 Owns the conversion of a spec to the keys and values of the definitions file, so that what the
 administration shows can be pasted into one. The table of keys is in `fields`, which reads them.
-Called by the server's administration.
+Called by the server's administration and by `partibus namespace`.
 """
 
 from enum import Enum

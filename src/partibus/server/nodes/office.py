@@ -1,15 +1,15 @@
-"""What operators may ask of a cluster over HTTP, and the answer of a server that is alone.
+"""What a server that is alone answers to operators who ask for its cluster over HTTP.
 
-Owns the questions that `ops.admin_cluster` puts to the picture of a cluster, and must never import
-either.
+Owns these refusals. The protocol is `ops.administration.Cluster`; the picture of a cluster
+implements it too, and must never be imported here.
 """
 
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import EntityNotFound
 
 
-class ClusterOffice:
-    """What an operator may ask of a cluster; here the answers of a server that is alone."""
+class NoCluster:
+    """The answers of a server that is alone."""
 
     async def status(self) -> Payload:
         raise _alone()

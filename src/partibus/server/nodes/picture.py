@@ -16,7 +16,6 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.ownership import LEASE_MS
 from partibus.domain.errors import BusError
-from partibus.server.nodes.office import ClusterOffice
 from partibus.server.operators.inspection import is_available, store_fields
 from partibus.server.operators.signals import process_figures
 from partibus.store.postgres.address import database_name
@@ -98,7 +97,7 @@ class OwnNode:
 
 
 @dataclass(eq=False)
-class ClusterPicture(ClusterOffice):
+class ClusterPicture:
     """The whole cluster, as seen by one of its nodes."""
 
     seat: "Seat"

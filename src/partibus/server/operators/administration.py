@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from partibus import __version__
 from partibus.atom.counts import Figures
@@ -38,7 +38,7 @@ from partibus.gateway.gateway import Gateway
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
-from partibus.server.nodes.office import ClusterOffice
+from partibus.server.nodes.office import NoCluster
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityWish
@@ -62,6 +62,9 @@ from partibus.server.operators.signals import ENTITIES_MAX, SignalService
 from partibus.server.operators.stages import StageService
 from partibus.server.testing.clock import FixedClockService
 from partibus.server.testing.namespaces import NoNamespaces
+
+if TYPE_CHECKING:
+    from partibus.ops.administration import Cluster
 
 NO_ANSWER: Final = "down"
 """The state of a fragment whose worker does not answer."""
@@ -96,7 +99,7 @@ class Administration:
         """The time of messages, which differs on a server with fake time."""
         self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
-        self.cluster = ClusterOffice()
+        self.cluster: Cluster = NoCluster()
         self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk

@@ -18,6 +18,7 @@ from partibus.client.message import IncomingMessage
 from partibus.client.messages.json_form import message_from_json, message_to_json
 from partibus.client.messages.pacing import Pacer
 from partibus.client.messages.peeking import Walk
+from partibus.client.messages.reasons import Reasons, reason_of
 from partibus.client.messages.resubmission import Resubmission
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import (
@@ -32,7 +33,7 @@ from partibus.domain.errors import (
     SessionCannotBeLocked,
     Unauthorized,
 )
-from partibus.domain.quantities import format_moment, moment_ms
+from partibus.domain.quantities import moment_ms
 from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.gateway.gateway import Gateway
 from partibus.server.operators.inside import inside_bus
@@ -122,16 +123,15 @@ class MessageService:
 
     async def reasons(self, token: str | None, name: str) -> Payload:
         """The dead letters grouped by reason."""
-        groups: dict[str, dict[str, Any]] = {}
+        reasons = Reasons()
         searched = 0
         async with self._bus(token) as bus:
             walk = Walk(await bus.management(_path(name, "dead-letter")))
             while searched < 10 * SEARCHED_MAX and (messages := await walk.step(250)):
                 searched += len(messages)
                 for message in messages:
-                    _count(groups, message)
-        rows = sorted(groups.values(), key=lambda row: -row["count"])
-        return {"name": name, "reasons": rows, "searched": searched}
+                    reasons.add(message)
+        return {"name": name, "reasons": reasons.rows(), "searched": searched}
 
     async def sessions(self, token: str | None, name: str) -> Payload:
         """The sessions of an entity that hold messages or state."""
@@ -142,13 +142,11 @@ class MessageService:
 
     async def session_state(self, token: str | None, name: str, session_id: str) -> Payload:
         """The state of a session, which is read under its lock as any client does (SES-16)."""
-        async with self._bus(token) as bus:
-            taken = await bus.session(name, session_id, wait_ms=LOCK_WAIT_MS)
-            try:
-                management = await bus.management(name, taken.receiver.usable().name)
-                state = await management.session_state(session_id)
-            finally:
-                await taken.close()
+        async with (
+            self._bus(token) as bus,
+            bus.holding(name, session_id, LOCK_WAIT_MS) as management,
+        ):
+            state = await management.session_state(session_id)
         return {"name": name, "session_id": session_id, **_state(state)}
 
     # --- doing ----------------------------------------------------------------------------------
@@ -241,7 +239,7 @@ class Wish:
         """Whether its state, reason and time match; checked before the rest."""
         if self.state is not None and message.state != self.state:
             return False
-        if self.reason is not None and _reason(message) != self.reason:
+        if self.reason is not None and reason_of(message) != self.reason:
             return False
         at_ms = message.enqueued_ms or 0
         if self.since is not None and at_ms < moment_ms(self.since):
@@ -320,28 +318,6 @@ def _whole(message: IncomingMessage) -> Payload:
         "body_base64": base64.b64encode(cut).decode(),
         "annotations": annotations,
     }
-
-
-def _reason(message: IncomingMessage) -> str:
-    return str(message.application_properties.get("DeadLetterReason") or "(none)")
-
-
-def _count(groups: dict[str, dict[str, Any]], message: IncomingMessage) -> None:
-    properties = message.application_properties
-    reason = _reason(message)
-    when = format_moment(message.enqueued_ms) or ""
-    row = groups.setdefault(
-        reason,
-        {
-            "reason": reason,
-            "count": 0,
-            "oldest": when,
-            "newest": when,
-            "description": properties.get("DeadLetterErrorDescription"),
-        },
-    )
-    row["count"] += 1
-    row["oldest"], row["newest"] = min(row["oldest"], when), max(row["newest"], when)
 
 
 def _state(state: bytes | None) -> Payload:

@@ -182,10 +182,9 @@ class SimulatedClient:
                 bus.engine.begin(),
                 f"{self.name}.{self.world.now_us}",
                 path,
-                False,
-                1 if owner.deletes else 0,
-                owner.attach_properties,
-                owner.filters,
+                settled=owner.deletes,
+                properties=owner.attach_properties,
+                filters=owner.filters,
             )
         return owner
 

@@ -7,11 +7,10 @@ requests mean.
 
 import http.client
 import json
-import time
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from partibus.client.cbs import sas_token
+from partibus.client.cbs import token_for
 from partibus.client.connection_string import ConnectionString
 from partibus.client.http_connection import http_connection
 
@@ -56,14 +55,10 @@ class Control:
     def _exchange(self, method: str, address: str, body: Answer | None) -> tuple[int, bytes]:
         connection = http_connection(self.url, TIMEOUT_S, self.ca_file)
         content = None if body is None else json.dumps(body)
+        token = token_for(self.connection, f"{self.url}/", _TOKEN_S)
         try:
-            connection.request(method, address, content, {"Authorization": self._token()})
+            connection.request(method, address, content, {"Authorization": token})
             response = connection.getresponse()
             return response.status, response.read()
         finally:
             connection.close()
-
-    def _token(self) -> str:
-        connection = self.connection
-        expires_at = int(time.time()) + _TOKEN_S
-        return sas_token(f"{self.url}/", connection.policy, connection.key, expires_at)

@@ -5,7 +5,6 @@ Owns the methods by which a test injects faults. A lasting fault ends with its `
 call returns.
 """
 
-from types import TracebackType
 from typing import Any, Self
 
 from partibus.testing.kit.control import Control
@@ -27,12 +26,7 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.end()
 
 

@@ -10,6 +10,8 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AnyEntity, AsJson
+from partibus.cli.quantities import format_bytes
+from partibus.cli.tables import print_list, print_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -18,15 +20,17 @@ app = typer.Typer(help="Inspect queues, topics and subscriptions.", no_args_is_h
 
 COUNTS: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
 _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
-_ON_THEIR_WAY: Final = "transfer"
-_PIPELINES: Final = {
+_DROPPED: Final = "duplicates_dropped"
+_FURTHER: Final = {
+    "transfer": "on their way to another entity",
     "claimed": "claimed by pipelines",
     "retained": "kept for cursors after they were settled",
     "staged": "staged by pipelines, not yet visible",
+    "transfer_dead_letter": "transfer dead letters",
+    _DROPPED: "duplicates dropped since the start",
+    "filter_errors": "filters and actions that failed since the start",
 }
-_TRANSFER: Final = "transfer_dead_letter"
-_DROPPED: Final = "duplicates_dropped"
-_FILTER_ERRORS: Final = "filter_errors"
+"""Counts that are shown if there are any; those of duplicates wherever they are detected."""
 
 
 @app.command("list")
@@ -38,13 +42,17 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
     dead-letter queue. Limited means that some fragments are down, Unavailable that all are.
     """
     answer = server_at(place).ask("GET", "/entities")
-    if json:
-        print_json(answer)
-        return
-    if not answer["entities"]:
-        typer.echo("There are no entities. Create one: partibus queue create NAME")
-        return
-    _print_entities(answer["entities"])
+    print_list(
+        answer,
+        json,
+        ("name", "kind", "fragments", "availability", *_HEADS),
+        (
+            (e["name"], e["kind"], e["fragment_count"], e["availability"], *_numbers(e["totals"]))
+            for e in answer["entities"]
+        ),
+        text_columns=("name", "kind", "availability"),
+        nothing="There are no entities. Create one: partibus queue create NAME",
+    )
 
 
 @app.command()
@@ -64,36 +72,15 @@ def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
     parts = f"{count} fragments" if count > 1 else "1 fragment"
     typer.echo(f"{answer['name']}: {answer['kind']}, {parts}, {answer['availability']}")
     _print_fragments(answer)
-    if answer["totals"][_ON_THEIR_WAY]:
-        typer.echo(f"on their way to another entity: {answer['totals'][_ON_THEIR_WAY]}")
-    for name, words in _PIPELINES.items():
-        if answer["totals"][name]:
-            typer.echo(f"{words}: {answer['totals'][name]}")
-    if answer["totals"][_TRANSFER]:
-        typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
-    if answer["properties"].get("requires_duplicate_detection"):
-        typer.echo(f"duplicates dropped since the start: {answer['totals'][_DROPPED]}")
-    if answer["totals"][_FILTER_ERRORS]:
-        errors = answer["totals"][_FILTER_ERRORS]
-        typer.echo(f"filters and actions that failed since the start: {errors}")
-
-
-def _print_entities(entities: list[dict[str, Any]]) -> None:
-    from partibus.cli.tables import print_table
-
-    print_table(
-        ("name", "kind", "fragments", "availability", *_HEADS),
-        [
-            (e["name"], e["kind"], e["fragment_count"], e["availability"], *_numbers(e["totals"]))
-            for e in entities
-        ],
-        text_columns=("name", "kind", "availability"),
-    )
+    detects = answer["properties"].get("requires_duplicate_detection")
+    for name, words in _FURTHER.items():
+        total = answer["totals"][name]
+        is_shown = detects if name == _DROPPED else total
+        if is_shown:
+            typer.echo(f"{words}: {total}")
 
 
 def _print_fragments(entity: dict[str, Any]) -> None:
-    from partibus.cli.tables import print_table
-
     print_table(
         ("index", "store", "worker", "state", *_HEADS),
         [
@@ -106,6 +93,4 @@ def _print_fragments(entity: dict[str, Any]) -> None:
 
 
 def _numbers(counts: dict[str, Any]) -> list[object]:
-    from partibus.cli.quantities import format_bytes
-
     return [*(counts[name] for name in COUNTS), format_bytes(counts["bytes"])]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from partibus.cli.asking import on_server, print_json
+from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson
+from partibus.cli.progress import progress_of
+from partibus.cli.tables import print_list
 from partibus.cli.verbs import hosted_namespace
 
 if TYPE_CHECKING:
@@ -116,7 +118,6 @@ def import_namespace(
     from partibus.cli.entities.namespace_import import Import
     from partibus.cli.failures import say
     from partibus.cli.managing import atom_at
-    from partibus.cli.progress import progress_of
 
     declared = load_namespace(file)
     results: list[Result] = []
@@ -135,20 +136,11 @@ def import_namespace(
 
 
 def _report(results: "list[Result]", json: bool, dry_run: bool) -> None:
-    if json:
-        shown = [
-            {
-                "path": r.path,
-                "kind": r.kind,
-                "result": r.verdict,
-                "differences": list(r.differences),
-            }
-            for r in results
-        ]
-        print_json({"dry_run": dry_run, "entities": shown})
-        return
-    from partibus.cli.tables import print_table
-
+    shown = [
+        {"path": r.path, "kind": r.kind, "result": r.verdict, "differences": list(r.differences)}
+        for r in results
+    ]
     columns = ("entity", "kind", "would be" if dry_run else "result", "differences")
-    rows = [(r.path, r.kind, r.verdict, ", ".join(r.differences)) for r in results]
-    print_table(columns, rows, text_columns=columns)
+    rows = ((r.path, r.kind, r.verdict, ", ".join(r.differences)) for r in results)
+    answer = {"dry_run": dry_run, "entities": shown}
+    print_list(answer, json, columns, rows, text_columns=columns)

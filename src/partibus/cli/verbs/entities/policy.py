@@ -14,7 +14,9 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.store import Keys
 
 if TYPE_CHECKING:
@@ -81,15 +83,9 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
         partibus policy list --entity orders
     """
     found = [_shown(one, False) for one in _policies(place, entity)]
-    if json:
-        print_json({"policies": found})
-    elif not found:
-        typer.echo(f"{_scope(entity)} has no policies of its own.")
-    else:
-        from partibus.cli.tables import print_table
-
-        rows = [(one["name"], ", ".join(one["rights"])) for one in found]
-        print_table(("policy", "rights"), rows, text_columns=("policy", "rights"))
+    columns, nothing = ("policy", "rights"), f"{_scope(entity)} has no policies of its own."
+    rows = ((one["name"], ", ".join(one["rights"])) for one in found)
+    print_list({"policies": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 
 
 @app.command()
@@ -178,8 +174,6 @@ def delete(place: "Place", name: Name, entity: OnEntity = "", yes: Yes = False) 
 
         partibus policy delete worker --entity orders
     """
-    from partibus.cli.confirming import confirm
-
     _found(place, entity, name)
     confirm(f"Delete policy '{name}' of {_scope(entity)}?", yes)
     server_at(place).ask("DELETE", _path(name), query=_query(entity))
@@ -207,8 +201,6 @@ def regenerate(
 
         partibus policy regenerate worker --key secondary --entity orders --keys
     """
-    from partibus.cli.confirming import confirm
-
     _found(place, entity, name)
     confirm(f"Replace the {key} key of policy '{name}' of {_scope(entity)}?", yes)
     path = f"{_path(name)}/regenerate"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from partibus.cli.added_options import gathers
-from partibus.cli.asking import perhaps_on_server
+from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import PROPERTY_HELP, AsJson
 
 if TYPE_CHECKING:
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
 
-_MESSAGE: Final = "The message"
-_message_option: Final = partial(typer.Option, rich_help_panel=_MESSAGE)
+_message_option: Final = partial(typer.Option, rich_help_panel="The message")
 
 
 def _flag(help_text: str) -> Any:
-    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+    return _message_option(metavar="TEXT", help=help_text)
 
 
 Config = Annotated[
@@ -240,7 +239,6 @@ def _not_found(path: str, source: "RuleSource") -> NoReturn:
 
 
 def _print_json(reaches: "list[Reach]") -> None:
-    from partibus.cli.asking import print_json
     from partibus.rules.reach import reach_json
 
     print_json({"subscriptions": [reach_json(reach) for reach in reaches]})

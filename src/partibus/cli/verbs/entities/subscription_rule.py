@@ -13,7 +13,9 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_answer, print_json
 from partibus.cli.completion import complete_entity
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.tables import print_list
 from partibus.cli.verbs.entities import rule as rule_trial
 
 if TYPE_CHECKING:
@@ -147,16 +149,10 @@ def list_rules(place: "Place", owner: Owner, json: AsJson = False) -> None:
     with atom_at(place) as atom:
         atom.get("subscription", owner.path)
         found = list(atom.rules(*owner))
-    if json:
-        print_json({"rules": found})
-    elif not found:
-        typer.echo(f"{owner.path} has no rules; it receives no messages.")
-    else:
-        from partibus.cli.tables import print_table
-
-        columns = ("rule", "selects", "action")
-        rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
-        print_table(columns, rows, text_columns=columns)
+    columns = ("rule", "selects", "action")
+    rows = ((r["name"], _format_filter(r), r.get("action", "")) for r in found)
+    nothing = f"{owner.path} has no rules; it receives no messages."
+    print_list({"rules": found}, json, columns, rows, text_columns=columns, nothing=nothing)
 
 
 @app.command()
@@ -187,7 +183,6 @@ def delete(place: "Place", owner: Owner, name: Name, yes: Yes = False) -> None:
 
         partibus rule delete news mine '$Default' --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partibus.cli.asking import on_server, print_json
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Destination, Yes
+from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s, size_bytes
 
 if TYPE_CHECKING:
@@ -56,9 +58,7 @@ async def bench(
         partibus bench orders -n 100000 --size 4k --batch 100
         partibus bench orders --rate 500/s --json
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.messages.benchmark import Load
-    from partibus.cli.progress import progress_of
 
     source = receive_from or entity
     if not send_only and await _is_used(place, source):

@@ -4,18 +4,20 @@ Owns the flags and the tables. `client.messages.resubmission` sends dead letters
 `purge` deletes them.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Entity, LookOption, ShownMax, ShowsAll, Yes
+from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
-    from partibus.client.message import IncomingMessage
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -58,51 +60,35 @@ def _list_entities(place: "Place", json: bool) -> None:
     from partibus.cli.entities.counts import dead_letter_counts
 
     found = [{"entity": name, "dead_letters": n} for name, n in dead_letter_counts(place) if n]
-    if json:
-        print_json({"entities": found})
-    elif not found:
-        typer.echo("There are no dead letters.")
-    else:
-        from partibus.cli.tables import print_table
-
-        rows = [(row["entity"], row["dead_letters"]) for row in found]
-        print_table(("entity", "dead letters"), rows, text_columns=("entity",))
+    print_list(
+        {"entities": found},
+        json,
+        ("entity", "dead letters"),
+        ((row["entity"], row["dead_letters"]) for row in found),
+        text_columns=("entity",),
+        nothing="There are no dead letters.",
+    )
 
 
 async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
     from partibus.client.messages.peeking import Walk, peeked
+    from partibus.client.messages.reasons import Reasons
 
-    reasons: dict[str, dict[str, Any]] = {}
+    reasons = Reasons()
     async with place.open() as bus:
         walk = Walk(await bus.management(f"{entity}/$DeadLetterQueue"))
         async for message in peeked(walk, None):
-            _count(reasons, message)
-    rows = sorted(reasons.values(), key=lambda row: -row["count"])
-    if json:
-        print_json({"entity": entity, "reasons": rows})
-    elif not rows:
-        typer.echo(f"{entity} has no dead letters.")
-    else:
-        from partibus.cli.tables import print_table
-
-        columns = ("count", "reason", "oldest", "newest", "description")
-        cells = [[row[column] for column in columns] for row in rows]
-        print_table(columns, cells, text_columns=columns[1:])
-
-
-def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
-    from partibus.domain.quantities import format_moment
-
-    properties = message.application_properties
-    reason = str(properties.get("DeadLetterReason") or "(none)")
-    when = format_moment(message.enqueued_ms)
-    description = properties.get("DeadLetterErrorDescription")
-    row = reasons.setdefault(
-        reason,
-        {"reason": reason, "count": 0, "oldest": when, "newest": when, "description": description},
+            reasons.add(message)
+    rows = reasons.rows()
+    columns = ("count", "reason", "oldest", "newest", "description")
+    print_list(
+        {"entity": entity, "reasons": rows},
+        json,
+        columns,
+        ([row[column] for column in columns] for row in rows),
+        text_columns=columns[1:],
+        nothing=f"{entity} has no dead letters.",
     )
-    row["count"] += 1
-    row["oldest"], row["newest"] = min(row["oldest"], when), max(row["newest"], when)
 
 
 @app.command()
@@ -175,10 +161,8 @@ async def resubmit(
         partibus dlq resubmit orders --dry-run
         partibus dlq resubmit orders --reason MaxDeliveryCountExceeded --rate 50/s --yes
     """
-    from partibus.cli.confirming import confirm
     from partibus.cli.entities.counts import refuse_duplicates_at_risk
     from partibus.cli.failures import say
-    from partibus.cli.progress import progress_of
     from partibus.client.messages.pacing import Pacer
     from partibus.client.messages.resubmission import Resubmission
 

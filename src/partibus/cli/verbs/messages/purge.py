@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Entity, Yes
+from partibus.cli.progress import progress_of
+from partibus.cli.quantities import moment_ms
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -56,9 +59,7 @@ async def purge_subqueue(
     place: "Place", name: str, dead_letter: bool, before: str | None, yes: bool, json: bool
 ) -> None:
     """Confirm, delete with a bar, and report what was deleted."""
-    from partibus.cli.confirming import confirm
     from partibus.cli.failures import say
-    from partibus.cli.progress import progress_of
 
     subqueue = "dead-letter" if dead_letter else "active"
     if place.connection.is_cloud:
@@ -114,7 +115,6 @@ async def _in_the_cloud(
     place: "Place", name: str, subqueue: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
     """The cloud has no purge; it deletes batches through the management node."""
-    from partibus.cli.quantities import moment_ms
     from partibus.domain.quantities import format_moment
 
     before_ms = round(time.time() * 1000) if before is None else moment_ms(before)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 _after_option: Final = partial(typer.Option, rich_help_panel="Settlement")
-_WHICH: Final = "Which messages"
-_which_option: Final = partial(typer.Option, rich_help_panel=_WHICH)
+_which_option: Final = partial(typer.Option, rich_help_panel="Which messages")
 
 
 @on_server
@@ -26,13 +25,10 @@ async def receive(
     place: "Place",
     entity: Entity,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="At most this many.", rich_help_panel=_WHICH)
+        int, _which_option(metavar="N", min=1, help="At most this many.")
     ] = 1,
     all: Annotated[  # noqa: A002 - the word of the flag
-        bool,
-        typer.Option(
-            "--all", help="All messages, until the queue is empty.", rich_help_panel=_WHICH
-        ),
+        bool, _which_option("--all", help="All messages, until the queue is empty.")
     ] = False,
     follow: Annotated[bool, _which_option("--follow", "-f", help="Run until Ctrl-C.")] = False,
     wait: Annotated[

@@ -16,14 +16,14 @@ from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_answer
 from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination
+from partibus.cli.progress import progress_of
 from partibus.cli.quantities import rate_per_s
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
     from partibus.client.message import OutgoingMessage
 
-_WHAT: Final = "What is sent"
-_what_option: Final = partial(typer.Option, rich_help_panel=_WHAT)
+_what_option: Final = partial(typer.Option, rich_help_panel="What is sent")
 _how_option: Final = partial(typer.Option, rich_help_panel="Sending")
 PLACEHOLDER: Final = "{n}"
 
@@ -45,11 +45,7 @@ async def send(
     ] = None,
     input: Annotated[  # noqa: A002 - the word of the flag
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read lines from this file instead of standard input.",
-            rich_help_panel=_WHAT,
-        ),
+        _what_option(metavar="FILE", help="Read lines from this file instead of standard input."),
     ] = None,
     jsonl: Annotated[
         bool,
@@ -190,7 +186,6 @@ async def _send(
 ) -> tuple[int, float]:
     from partibus.cli.failures import CommandFailed, translated
     from partibus.cli.messages.sending import MessageStream, send_stream
-    from partibus.cli.progress import progress_of
     from partibus.client.messages.pacing import Pacer
 
     async with place.open() as bus:

@@ -5,8 +5,6 @@ takes the session's lock for that moment and releases it.
 """
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,7 +15,6 @@ from partibus.cli.options import AsJson, Entity
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
-    from partibus.client.management import Management
 
 LOCK_WAIT_MS: Final = 5_000
 
@@ -59,7 +56,7 @@ async def get_state(
 
         partibus session state get orders customer-7
     """
-    async with _held(place, entity, session_id) as management:
+    async with place.open() as bus, bus.holding(entity, session_id, LOCK_WAIT_MS) as management:
         state = await management.session_state(session_id)
     if json:
         from partibus.client.messages.json_form import bytes_to_json
@@ -105,7 +102,7 @@ async def set_state(
         state = file.read_bytes()
     else:
         state = sys.stdin.buffer.read() if value is None else value.encode()
-    async with _held(place, entity, session_id) as management:
+    async with place.open() as bus, bus.holding(entity, session_id, LOCK_WAIT_MS) as management:
         await management.set_session_state(session_id, state)
     typer.echo(f"{entity}: session {session_id} has a state of {len(state)} bytes")
 
@@ -119,17 +116,6 @@ async def clear_state(place: "Place", entity: Entity, session_id: SessionId) -> 
 
         partibus session state clear orders customer-7
     """
-    async with _held(place, entity, session_id) as management:
+    async with place.open() as bus, bus.holding(entity, session_id, LOCK_WAIT_MS) as management:
         await management.set_session_state(session_id, None)
     typer.echo(f"{entity}: state of session {session_id} cleared")
-
-
-@asynccontextmanager
-async def _held(place: "Place", entity: str, session_id: str) -> "AsyncIterator[Management]":
-    """The management node, while we hold the lock of a session."""
-    async with place.open() as bus:
-        taken = await bus.session(entity, session_id, wait_ms=LOCK_WAIT_MS)
-        try:
-            yield await bus.management(entity, taken.receiver.usable().name)
-        finally:
-            await taken.close()

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partibus.cli.asking import on_server
+from partibus.cli.asking import on_server, print_json
 from partibus.cli.help_pages import VerbGroup
 from partibus.cli.options import AsJson
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, check_entity, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from partibus.cli.quantities import clock_time, format_bytes
+from partibus.cli.tables import print_table
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings, CompactSettings
 from pyspark_servicebus.pipelines.run.execution import Execution
 
@@ -88,11 +90,8 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show what a capture holds: its windows, files and messages, without starting Spark."""
-    from partibus.cli.asking import print_json
     from partibus.cli.failures import reported
     from partibus.cli.pipelines.running import pipelines_ready
-    from partibus.cli.quantities import clock_time, format_bytes
-    from partibus.cli.tables import print_table
 
     with reported(), pipelines_ready():
         from pyspark_servicebus.pipelines.lake.summary import summary_of

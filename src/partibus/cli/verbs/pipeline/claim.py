@@ -3,6 +3,7 @@
 Owns the table of claims and the release of one.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson, Entity, Yes
 from partibus.cli.pipelines.administration import change, moment, show_table
+from partibus.cli.quantities import format_bytes
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -32,10 +34,8 @@ def list_claims(place: "Place", name: Entity, json: AsJson = False) -> None:
     show_table(place, name, "claims", _rows, headings, ("owner", "batch", "until"), nothing, json)
 
 
-def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import format_bytes
-
-    return [
+def _rows(answer: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    return (
         (
             claim["owner"],
             claim["start"] or "-",
@@ -46,7 +46,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             claim["epoch"],
         )
         for claim in answer["claims"]
-    ]
+    )
 
 
 @app.command()

@@ -4,6 +4,7 @@ Owns the table of cursors and the deletion of one.
 """
 
 import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson, Entity, Yes
 from partibus.cli.pipelines.administration import change, moment, show_table
+from partibus.cli.quantities import format_bytes
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -34,10 +36,8 @@ def list_cursors(place: "Place", name: Entity, json: AsJson = False) -> None:
     show_table(place, name, "cursors", _rows, headings, texts, "{} has no cursors.", json)
 
 
-def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import format_bytes
-
-    return [
+def _rows(answer: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    return (
         (
             cursor["name"],
             cursor["lag"],
@@ -46,7 +46,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             format_bytes(cursor["retain_bytes"]),
         )
         for cursor in answer["cursors"]
-    ]
+    )
 
 
 @app.command()

@@ -7,6 +7,7 @@ declared, and the work is done, in `pyspark_servicebus.pipelines`.
 from typing import TYPE_CHECKING
 
 from partibus.cli.asking import on_server
+from partibus.cli.confirming import confirm
 from partibus.cli.options import Yes
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, run_pipeline
@@ -37,7 +38,6 @@ def deadletters(
         partibus pipeline deadletters 'orders*' --rules rules.toml --dry-run
         partibus pipeline deadletters 'orders*' --rules rules.toml --yes
     """
-    from partibus.cli.confirming import confirm
     from pyspark_servicebus.pipelines.deadletters import deadletters as work
     from pyspark_servicebus.pipelines.deadletters import prepared
 

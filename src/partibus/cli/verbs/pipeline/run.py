@@ -14,7 +14,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_answer
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import bus_of
+from partibus.cli.pipelines.running import bus_of, session_for_check
 from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
@@ -91,7 +91,6 @@ def check(
     Checks keys, types, entities of the bus, functions, SQL and columns; the last two with Spark,
     on this machine, over a frame without rows.
     """
-    from partibus.cli.pipelines.checking import session_for_check
     from pyspark_servicebus.pipelines.declaring.check import (
         check_declared,
         check_names,

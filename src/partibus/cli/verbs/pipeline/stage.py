@@ -3,6 +3,7 @@
 Owns the table of writers and the dropping of their stages.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson, Entity, Yes
 from partibus.cli.pipelines.administration import change, moment, show_table
+from partibus.cli.quantities import format_bytes
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -32,10 +34,8 @@ def list_stages(place: "Place", name: Entity, json: AsJson = False) -> None:
     show_table(place, name, "stages", _rows, headings, ("writer", "of", "heard of"), nothing, json)
 
 
-def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import format_bytes
-
-    return [
+def _rows(answer: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    return (
         (
             writer["writer"],
             len(writer["stages"]),
@@ -47,7 +47,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             moment(writer["used_ms"]),
         )
         for writer in answer["writers"]
-    ]
+    )
 
 
 @app.command()

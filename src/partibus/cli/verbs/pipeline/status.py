@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
 from partibus.cli.pipelines.options import StateDir
+from partibus.cli.tables import print_list
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.run.state import PipelineState
@@ -83,21 +83,13 @@ def _states(name: str | None, state_dir: str | None) -> "list[PipelineState]":
 def _show(states: "list[PipelineState]", as_json: bool) -> None:
     import dataclasses
 
-    if as_json:
-        print_json(
-            [
-                {**dataclasses.asdict(s), "state": _state(s), "eta_seconds": _eta_s(s)}
-                for s in states
-            ]
-        )
-        return
-    if not states:
-        typer.echo("No pipeline has run yet.")
-        return
-    from partibus.cli.tables import print_table
-
-    print_table(
-        _COLUMNS, [_row(s) for s in states], text_columns=("name", "kind", "state", "error")
+    print_list(
+        [{**dataclasses.asdict(s), "state": _state(s), "eta_seconds": _eta_s(s)} for s in states],
+        as_json,
+        _COLUMNS,
+        map(_row, states),
+        text_columns=("name", "kind", "state", "error"),
+        nothing="No pipeline has run yet.",
     )
 
 

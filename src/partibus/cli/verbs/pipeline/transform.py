@@ -12,7 +12,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_answer
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import bus_of, run_pipeline
+from partibus.cli.pipelines.running import bus_of, run_pipeline, session_for_check
 from partibus.cli.pipelines.settings_options import with_settings
 from pyspark_servicebus.pipelines.run.execution import Execution
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
@@ -60,7 +60,6 @@ def _run(settings: TransformSettings, running: Execution) -> None:
 
 
 def _check(settings: TransformSettings, running: Execution) -> None:
-    from partibus.cli.pipelines.checking import session_for_check
     from pyspark_servicebus.pipelines.transforming.check import check_transform
 
     with session_for_check(running) as spark:

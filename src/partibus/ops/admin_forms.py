@@ -1,0 +1,110 @@
+"""The forms of the administration over HTTP: the body of a request, and an answer or error as JSON.
+
+Owns their limits and the translation of errors. It must never know what a request is for. Called by
+`ops.admin` and the modules that it mounts, and by `/metrics` for its errors.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from partibus.domain.error_counts import note_error
+from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+
+PREFIX: Final = "/$partibus"
+ENTITY: Final = "/entities/{name:path}"
+REQUEST_BYTES_MAX: Final = 64 * 1024
+"""No request of this interface is longer."""
+BODY_SECONDS_MAX: Final = 30.0
+"""A body that takes longer is treated as stalled."""
+_FRESH: Final = {"cache-control": "no-store"}
+_CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class RequestTooLong(ArgumentError):
+    """The request is longer than any that makes sense here."""
+
+    http_status = 413
+
+
+def answering(work: Endpoint) -> Endpoint:
+    """An endpoint whose errors are answered as JSON."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await work(request)
+        except BusError as error:
+            return _error_response(error)
+
+    return endpoint
+
+
+def fresh_json(answer: dict[str, Any]) -> JSONResponse:
+    """An answer, which no proxy may keep."""
+    return JSONResponse(answer, 200, _FRESH)
+
+
+def _error_response(error: BusError) -> Response:
+    """An error as JSON: the same condition and tracking id that AMQP clients receive."""
+    note_error(error)
+    body = {
+        "error": {
+            "condition": error.condition,
+            "text": error.text,
+            "tracking_id": error.tracking_id,
+            "retryable": error.retryable,
+        }
+    }
+    headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
+    return JSONResponse(body, error.http_status, headers)
+
+
+def name_of(request: Request) -> str:
+    """The name in the path of a request."""
+    return str(request.path_params["name"])
+
+
+def id_of(request: Request) -> str:
+    """The id in the path of a request."""
+    return str(request.path_params["id"])
+
+
+async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
+    """The JSON object of a request; an empty body is an empty object."""
+    raw = await _raw_body(request, most)
+    try:
+        body = json.loads(raw) if raw else {}
+        # An escape may be half a surrogate pair, which cannot be stored.
+        json.dumps(body, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ArgumentError("The request is nested too deep.") from error
+    except ValueError as error:
+        raise ArgumentError(f"The request is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise ArgumentError("The request must be a JSON object.")
+    if isinstance(body.get("name"), str):
+        request.state.subject = body["name"]
+    return body
+
+
+async def _raw_body(request: Request, most: int) -> bytes:
+    """The body within its size and time limits; one declared as longer is not read."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > most:
+        raise RequestTooLong
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > most:
+                    raise RequestTooLong
+    except TimeoutError as error:
+        raise ArgumentError("The request took too long to arrive.") from error
+    return bytes(raw)
