@@ -33,6 +33,7 @@ EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For a JVM that lives for a minute: it starts sooner, takes less, and has a lower top speed."""
 
+LOGGING_FILE: Final = "log4j2.properties"
 _LOGGING: Final = """
 status = error
 appender.console.type = Console
@@ -58,6 +59,14 @@ def spark_home() -> Path:
     if found is None or found.origin is None:
         raise ClusterError("PySpark is not installed. Bring it: pip install 'partibus[spark]'")
     return Path(found.origin).parent
+
+
+def logging_option(place: Path) -> str:
+    """How a JVM is told of the `LOGGING_FILE` in a directory.
+
+    Not by SPARK_CONF_DIR: Java shares the classes of Spark between JVMs, where that is set up, only
+    if all have the same class path, and the directory would be in it."""
+    return f"-Dlog4j2.configurationFile=file:{place / LOGGING_FILE}"
 
 
 def require_java() -> None:
@@ -200,7 +209,7 @@ class Cluster:
         home = spark_home()
         require_java()
         self._place = Path(tempfile.mkdtemp(prefix="partibus-cluster-"))
-        (self.place / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        (self.place / LOGGING_FILE).write_text(_LOGGING, encoding="utf-8")
         self._start_master(home)
         for number in range(self._count):
             self._start_worker(home, number)
@@ -238,12 +247,11 @@ class Cluster:
             "PYTHONPATH": str(ROOT / "src"),
             **self._given,
             "SPARK_HOME": str(home),
-            "SPARK_CONF_DIR": str(self.place),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_HOSTNAME": HOST,
             "SPARK_LOCAL_DIRS": str(self.place),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JVM} {logging_option(self.place)}",
         }
 
     def stop(self) -> None:

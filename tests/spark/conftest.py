@@ -11,13 +11,14 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.groups import absent_groups
-from support.server import SOURCE, ServerProcess
+from support.server import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,12 +29,27 @@ HERE = Path(__file__).parent
 collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The first time Java is made quick takes half a minute, which is not the time of a test."""
+    is_here = any(item.path.is_relative_to(HERE) for item in session.items)
+    if is_here and not session.config.option.collectonly:
+        choose_java()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def java() -> None:
     """The Java of every Spark that is started here, and by the programs that tests start."""
+    choose_java()
+
+
+@cache
+def choose_java() -> None:
+    """Once in a process."""
     from pyspark_servicebus.java_runtime import use_java
+    from spark.quick_java import use_quick_java
 
     use_java()
+    use_quick_java()
 
 
 @pytest.fixture(scope="session")
@@ -84,8 +100,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator
     from cluster import QUICK_JVM
     from pyspark.sql import SparkSession
 
+    from spark.quick_python import PYTHON_PATH
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(SOURCE)
+    os.environ["PYTHONPATH"] = PYTHON_PATH
     place = tmp_path_factory.mktemp("spark")
     settings = place / "log4j2.properties"
     settings.write_text(LOGGING.format(path=spark_log), encoding="utf-8")

@@ -23,7 +23,8 @@ from cluster import command_of, descendants
 
 from partibus.client.message import OutgoingMessage
 from spark.bus import Bus
-from support.server import SOURCE, ServerProcess
+from spark.quick_python import PYTHON_PATH
+from support.server import ServerProcess
 
 LINE_SECONDS_MAX: Final = 240
 FRAGMENTS: Final = 16
@@ -65,7 +66,7 @@ class Driver:
         program: str = "driver.py",
     ) -> None:
         arguments = [master, name, str(place), str(per_trigger), mode, *map(str, held)]
-        environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": str(SOURCE)}
+        environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": PYTHON_PATH}
         self._place = place
         self._log = place / "driver.log"
         with self._log.open("ab") as log:

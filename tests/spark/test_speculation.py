@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from conformance.settlement.steps import until
 from spark.bus import Bus, once_each
+from spark.quick_python import PYTHON_PATH
 from spark.test_source import captured
-from support.server import SOURCE
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
 SECONDS_MAX: Final = 400
@@ -77,7 +77,7 @@ def test_speculation_gives_no_duplicates(
         sent[mode] = bus.fill(queue, 200)
         (tmp_path / mode).mkdir()
         arguments += [f"{queue}:{mode}", str(tmp_path / mode)]
-    environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": str(SOURCE)}
+    environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": PYTHON_PATH}
     program = Path(__file__).with_name("speculative.py")
     done = subprocess.run(
         [sys.executable, str(program), *arguments],

@@ -16,5 +16,7 @@ collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(memory="1g") as running:
+    from spark.quick_python import PYTHON_PATH
+
+    with Cluster(memory="1g", env={"PYTHONPATH": PYTHON_PATH}) as running:
         yield running

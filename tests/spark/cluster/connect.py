@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from cluster import HOST, QUICK_JVM, Daemon, spark_home
+from cluster import HOST, LOGGING_FILE, QUICK_JVM, Daemon, logging_option, spark_home
 from pyspark.sql.connect.session import SparkSession
 
-from support.server import SOURCE
+from spark.quick_python import PYTHON_PATH
 
 SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _STARTED: Final = re.compile(r"Spark Connect server started at: \S+:(\d+)")
@@ -37,11 +37,11 @@ logger.connect.level = info
 def connect_server(master: str, place: Path) -> Iterator[str]:
     """Run a server; gives its address."""
     home = spark_home()
-    (place / "log4j2.properties").write_text(_LOGGING)
+    (place / LOGGING_FILE).write_text(_LOGGING)
     settings = {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": "0",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} {logging_option(place)}",
         "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.executor.memory": "512m",
         "spark.sql.shuffle.partitions": "2",
@@ -54,8 +54,7 @@ def connect_server(master: str, place: Path) -> Iterator[str]:
         command += ["--conf", f"{name}={value}"]
     environment = os.environ | {
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(SOURCE),
-        "SPARK_CONF_DIR": str(place),
+        "PYTHONPATH": PYTHON_PATH,
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": HOST,
     }

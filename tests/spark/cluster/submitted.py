@@ -19,17 +19,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cluster import HOST, QUICK_JVM, Cluster, command_of
+from cluster import HOST, LOGGING_FILE, QUICK_JVM, Cluster, command_of, logging_option
 
+from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
-from support.server import SOURCE
 
 SECONDS_MAX: Final = 240
 _PACE_SECONDS: Final = 0.02
 _LOOKS: Final = 3
 """Answers that take about as long as the driver needs for the end of a task that it was told."""
 CONF: Final = {
-    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "4",
@@ -65,14 +64,14 @@ class Submitted:
         self._log: list[str] = []
         self._output: list[str] = []
         self._api = ""
-        (place / "log4j2.properties").write_text(_LOGGING)
+        (place / LOGGING_FILE).write_text(_LOGGING)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=_environment(place),
+            env=_environment(),
             cwd=place,
             start_new_session=True,
         )
@@ -195,16 +194,16 @@ def submit(cluster: Cluster, place: Path, script: str, *arguments: str) -> Submi
     """One of the jobs in the examples, by spark-submit."""
     submitter = Path(sys.executable).with_name("spark-submit")
     command = [str(submitter), "--master", cluster.url]
-    command += [word for pair in CONF.items() for word in ("--conf", "=".join(pair))]
+    settings = CONF | {"spark.driver.extraJavaOptions": f"{QUICK_JVM} {logging_option(place)}"}
+    command += [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     command += [str(ROOT / "examples" / "jobs" / script), *arguments]
     return Submitted(command, cluster, place)
 
 
-def _environment(place: Path) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     return os.environ | {
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(SOURCE),
-        "SPARK_CONF_DIR": str(place),
+        "PYTHONPATH": PYTHON_PATH,
         "SPARK_LOCAL_IP": HOST,
     }
 

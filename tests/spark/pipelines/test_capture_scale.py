@@ -21,8 +21,9 @@ from pyspark_servicebus.pipelines.capture import capture
 from pyspark_servicebus.pipelines.lake.summary import summary_of
 from spark.bus import Bus
 from spark.pipelines.captures import check, settings_for
+from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
-from support.server import SOURCE, ServerProcess
+from support.server import ServerProcess
 
 pytestmark = [
     pytest.mark.group("spark"),
@@ -59,7 +60,7 @@ def capturing(
     """The script for spark-submit, as a process group that can be killed."""
     words = ["--entity", "captured", "--target", str(lake), "--connection-string-ref", "env:BUS"]
     words += ["--state-dir", str(place / "state"), *options]
-    environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": str(SOURCE)}
+    environment = os.environ | {"BUS": bus.connection_string, "PYTHONPATH": PYTHON_PATH}
     with (place / "capture.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "examples/jobs/capture.py"), *words],
@@ -135,7 +136,7 @@ def bench(bus: Bus, queue: str, count: int) -> dict[str, float]:
         [sys.executable, "-m", "partibus", *words, "--connection-string", bus.connection_string],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        env=os.environ | {"PYTHONPATH": PYTHON_PATH},
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from cli.command import Done, Partibus
+from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
-from support.server import SOURCE
 from support.signals import mind_interrupts
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Process:
 
     def __init__(self, words: list[str], bus: str, log: Path) -> None:
         self._log = log
-        environment = os.environ | {"PYTHONPATH": str(SOURCE), "BUS": bus}
+        environment = os.environ | {"PYTHONPATH": PYTHON_PATH, "BUS": bus}
         # What a driver that is killed leaves behind goes with the folder of the test.
         environment["SPARK_LOCAL_DIRS"] = str(log.parent)
         with log.open("ab") as stream:
