@@ -1,7 +1,8 @@
 """The path of the Python processes that Spark starts in the tests: our sources, and a quick start.
 
-What the quick start is stands in python_start/sitecustomize.py. The tests of shipping, of the demo
-and of the pages do without, so that there Spark starts its processes as it does for everybody.
+The quick start is in python_start/sitecustomize.py. The tests of shipping, of the demo and of the
+pages do without it, so that Spark starts its processes there as it does for everybody; and so does
+a run with another Spark than the installed one, whose packages are only in its zip files.
 """
 
 import os
@@ -10,4 +11,7 @@ from typing import Final
 
 from support.server import SOURCE
 
-PYTHON_PATH: Final = os.pathsep.join([str(SOURCE), str(Path(__file__).with_name("python_start"))])
+_START: Final = (
+    [] if os.environ.get("PARTIBUS_SPARK") else [Path(__file__).with_name("python_start")]
+)
+PYTHON_PATH: Final = os.pathsep.join(map(str, (SOURCE, *_START)))
