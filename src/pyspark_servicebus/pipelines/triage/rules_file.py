@@ -123,12 +123,13 @@ class _Reading:
         self._name = name
         self._lines = TomlLines(text)
         self.complaints: list[str] = []
-        self._rule_name = ""
+        self._rule_names: dict[int, str] = {}
+        """By the index of a rule, as errors name it."""
 
     def complain(self, index: int | None, key: str, text: str) -> None:
         """Record an error about a key, with its line."""
         where = f"{self._name}, line {self._line(index, key)}"
-        rule = "" if index is None else f", rule {self._rule_name or index + 1}"
+        rule = "" if index is None else f", rule {self._rule_names.get(index, index + 1)}"
         self.complaints.append(f"{where}{rule}, {key}: {text}")
 
     def _line(self, index: int | None, key: str) -> int:
@@ -140,12 +141,12 @@ class _Reading:
     def rule(self, index: int, table: object) -> Rule | None:
         """One rule; None when something about it is wrong."""
         before = len(self.complaints)
-        self._rule_name = ""
         if not isinstance(table, dict):
             self.complain(index, "rule", "expected a table; write [[rule]] and its keys below.")
             return None
         reported = table.get("name")
-        self._rule_name = f"'{reported}'" if isinstance(reported, str) else ""
+        if isinstance(reported, str):
+            self._rule_names[index] = f"'{reported}'"
         self._known(index, table, RULE_KEYS)
         plain = self._plain(index, _RuleTable, table)
         when = self._when(index, table.get("when", {}))

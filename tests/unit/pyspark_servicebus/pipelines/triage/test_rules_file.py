@@ -146,6 +146,10 @@ HEAD = '[[rule]]\nname = "r"\n'
             HEAD + 'action = "resubmit"\nbackoff = 2',
             "line 4, rule 'r', backoff: it needs a delay to begin with",
         ),
+        (
+            (HEAD + 'action = "leave"\n') * 2 + '[[rule]]\nname = "last"\naction = "leave"',
+            "line 5, rule 'r', name: 'r' appears twice; give each rule its own name.",
+        ),
         (HEAD + 'action = "park"', "line 1, rule 'r', target: it is missing: park needs a queue"),
         (HEAD + 'action = "fix"', "line 3, rule 'r', action: fix changes nothing; give set"),
         (
