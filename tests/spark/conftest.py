@@ -44,12 +44,14 @@ def java() -> None:
 
 @cache
 def choose_java() -> None:
-    """Once in a process."""
+    """Once in a process. To make Java quick for the few tests of another Spark takes longer than
+    it saves."""
     from pyspark_servicebus.java_runtime import use_java
     from spark.quick_java import use_quick_java
 
     use_java()
-    use_quick_java()
+    if not os.environ.get("PARTIBUS_SPARK"):
+        use_quick_java()
 
 
 @pytest.fixture(scope="session")
