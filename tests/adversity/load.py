@@ -113,14 +113,13 @@ class LoadClient(BusClient):
     ) -> Pipeline:
         pipeline = Pipeline(self.flush, on_accepted)
         name = str(uuid.uuid4())
-        await self.attach(pipeline, self.engine.begin(), name, address, True, 0, None)
+        await self.attach(pipeline, self.engine.begin(), name, address)
         return pipeline
 
     async def inbox(self, address: str, *, credit: int = CREDIT, deletes: bool = False) -> Inbox:
         inbox = Inbox(self.flush, credit)
         name = str(uuid.uuid4())
-        mode = 1 if deletes else 0
-        await self.attach(inbox, self.engine.begin(), name, address, False, mode, None)
+        await self.attach(inbox, self.engine.begin(), name, address, settled=deletes)
         return inbox
 
 

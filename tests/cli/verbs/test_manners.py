@@ -79,7 +79,7 @@ def test_exit_codes_are_documented() -> None:
         (("sned",), "No such command 'sned'. Did you mean 'send'? (see partibus --help)"),
         (("send",), "Missing argument 'ENTITY'. (see partibus send --help)"),
         (("dlq", "resubmit", "q", "--al"), "No such option: --al"),
-        (("peek", "q", "--max", "x"), "Input should be a valid integer"),
+        (("peek", "q", "--max", "x"), "Invalid value for '--max': 'x' is not a valid int"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], words: str) -> None:
