@@ -102,10 +102,17 @@ class Inbox(Receiver):
 class LoadClient(BusClient):
     """One connection with the means above."""
 
+    _is_lost = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        super().connection_lost(exc)
+
     async def close(self) -> None:
-        """Leave no bytes behind that a dead server will never take."""
+        """Leave no bytes behind that a dead server will never take. A transport that has ended
+        after its last bytes cannot be aborted: asyncio would look for its loop."""
         await super().close()
-        if self._transport is not None:
+        if self._transport is not None and not self._is_lost:
             self._transport.abort()
 
     async def pipeline(
