@@ -70,4 +70,8 @@ class Reach:
 
     async def _report(self) -> None:
         lost = frozenset(lane for lane, place in enumerate(self._places) if place in self._lost)
+        if lost:
+            _log.warning("the databases of lanes %s are out of reach", sorted(lost))
+        else:
+            _log.info("every database is within reach again")
         await self._ownership.report_unreachable(lost)
