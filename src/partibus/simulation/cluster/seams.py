@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from partibus.cluster import node_group
 from partibus.cluster.channel import PeerChannel
@@ -27,6 +27,9 @@ from partibus.simulation.net import PEERS
 from partibus.simulation.threads import Threads
 from partibus.store.postgres import appending, lane, sharing, store
 
+BUSY_BYTES: Final = 512
+"""Simulated messages are small, so few bytes count as many."""
+
 
 def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tuple[Any, str, Any]]:
     """For a store in a simulated database."""
@@ -40,6 +43,7 @@ def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tu
         (sharing, "connect", partial(connect_shared, servers)),
         (sharing, "threading", threads),
         (sharing, "time", threads),
+        (sharing, "BUSY_BYTES", BUSY_BYTES),
     ]
 
 

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.store.interface import StoreState
+from partibus.store.postgres import sharing
 from partibus.store.postgres.pipeline import StatementPipeline
 from partibus.store.postgres.schema import segment_table
 from partibus.store.postgres.sharing import SharedAppends
@@ -108,6 +109,49 @@ def test_what_waits_in_both_lanes_is_one_transaction(
     assert gate.row_counts == [2]
     assert found(shared, shared.left) == [b"first", b"left", b"left again"]
     assert found(shared, shared.right) == [b"first", b"right"]
+
+
+class StoppedClock:
+    """Time that passes only when the test says so, and then with each look."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.step_s = 0.0
+        self.is_watched = threading.Event()
+
+    def monotonic(self) -> float:
+        self.is_watched.set()
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def test_after_a_large_transaction_the_lanes_add_to_the_next_for_a_moment(
+    both: tuple[PostgresStore, PostgresStore],
+    shared: Shared,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = StoppedClock()
+    monkeypatch.setattr(sharing, "time", clock)
+    gate.open.set()
+    told: Told = []
+    append(both[0], "small", told)  # at once, since there was no large one before it
+    shared.pump.until(lambda: len(told) == 1)
+    large = Record(1, 1, b"large", bytes(sharing.BUSY_BYTES))
+    assert shared.pump.append(both[0], [large]) is None
+    assert not clock.is_watched.is_set()
+    append(both[0], "left", told)
+    assert clock.is_watched.wait(20)
+    append(both[0], "left again", told)
+    append(both[1], "right", told)
+    assert gate.row_counts == [1, 1]
+    clock.step_s = sharing.GATHER_S
+    shared.pump.until(lambda: len(told) == 4)
+    assert gate.row_counts == [1, 1, 2]
+    clock.step_s = 0.0
+    append(both[1], "after a small one", told)
+    shared.pump.until(lambda: len(told) == 5)
+    assert gate.row_counts == [1, 1, 2, 1]
 
 
 def test_a_lane_with_another_writer_does_not_hold_up_the_other(
