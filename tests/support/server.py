@@ -14,9 +14,13 @@ import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
+
+from support.preloaded import ForkedProcess, start_forked
 
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
+
+PROGRAM: Final = [sys.executable, "-m", "partibus"]
 
 # Far above what a start or a stop takes, even on a machine that is busy with other tests.
 READY_SECONDS_MAX: Final = 150.0
@@ -74,14 +78,14 @@ class ServerProcess:
         self.log = directory / "server.log"
         self._config = config
         self._flags = flags
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._ready: Ready | None = None
         self.runs_on: tuple[str, ...] = ()
         """What the command is begun with, to run it in a network of its own."""
         self.environment: dict[str, str] = {}
         """Beside the ordinary one."""
-        self.program = [sys.executable, "-m", "partibus"]
+        self.program = PROGRAM
         self.ready_seconds_max = READY_SECONDS_MAX
         self.needs_key = True
         """False for who wants the READY line of a later start as it is, without its key."""
@@ -116,17 +120,10 @@ class ServerProcess:
         """Start and return once the READY line is out; a restart keeps the port."""
         assert self._process is None, "the server runs already"
         port = str(self._ready.amqp_port) if self._ready else "0"
-        command = [*self.runs_on, *self.program, "serve", "--data", str(self.data)]
-        command += ["--config", str(self._config), "--port", port]
-        command += ["--tls-port", "0", "--http-port", "0", *self._flags]
+        words = ["serve", "--data", str(self.data), "--config", str(self._config), "--port", port]
+        words += ["--tls-port", "0", "--http-port", "0", *self._flags]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment() | self.environment,
-            )
+            self._process = self._begin(words, log)
         self._lines = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
         try:
@@ -138,6 +135,19 @@ class ServerProcess:
             raise AssertionError(f"no READY line but {line!r}; the log says:\n{self.log_text()}")
         ready = Ready.parse(line)
         self._ready = _with_key(ready, self._ready) if self.needs_key else ready
+
+    def _begin(self, words: list[str], log: IO[bytes]) -> "subprocess.Popen[str] | ForkedProcess":
+        """Forked where nothing asks for more: no other program, network or setting."""
+        is_plain = self.program == PROGRAM and not self.runs_on and not self.environment
+        if is_plain:
+            return start_forked(words, environment(), log.fileno())
+        return subprocess.Popen(
+            [*self.runs_on, *self.program, *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment() | self.environment,
+        )
 
     def sigkill(self) -> None:
         """The power cut: no chance to say anything."""
@@ -192,7 +202,9 @@ class ServerProcess:
         return code
 
     @staticmethod
-    def _read(process: "subprocess.Popen[str]", lines: "queue.SimpleQueue[str | None]") -> None:
+    def _read(
+        process: "subprocess.Popen[str] | ForkedProcess", lines: "queue.SimpleQueue[str | None]"
+    ) -> None:
         assert process.stdout is not None
         with process.stdout as stream:
             for line in stream:

@@ -39,14 +39,13 @@ class OldServer(ServerProcess):
 
     def __init__(self, place: Path, config: Path, source: Path, compacts: bool) -> None:
         super().__init__(place, config, "--stores", "2")
-        self._source = source
+        self.environment = {"PYTHONPATH": str(source / "src")}
         self._compacts = compacts
 
     def start(self) -> None:
         import support.server as module
 
-        before, run = module.environment, subprocess.Popen
-        module.environment = lambda: before() | {"PYTHONPATH": str(self._source / "src")}
+        run = subprocess.Popen
 
         def popen(command: list[str], **options: object) -> object:
             if self._compacts:
@@ -58,7 +57,6 @@ class OldServer(ServerProcess):
         try:
             super().start()
         finally:
-            module.environment = before
             module.subprocess.Popen = run  # type: ignore[misc]
 
 
