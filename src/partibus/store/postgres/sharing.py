@@ -120,15 +120,9 @@ class SharedAppends:
                 self._thread = None
                 return None
             if self._is_busy:
-                self._gather()
+                self._wake.wait(GATHER_S)
             calling, self._calling = self._calling, []
             return calling
-
-    def _gather(self) -> None:
-        """Let the lanes add what they are about to receive; under the lock."""
-        end_s = time.monotonic() + GATHER_S
-        while self._members and (left_s := end_s - time.monotonic()) > 0:
-            self._wake.wait(left_s)
 
     def _borrow(self, calling: "list[tuple[CommitThread, LaneWriter]]") -> list[Loan]:
         """Sorted by lane, so that no two servers wait for each other's rows in a circle."""

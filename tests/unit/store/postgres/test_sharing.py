@@ -111,47 +111,50 @@ def test_what_waits_in_both_lanes_is_one_transaction(
     assert found(shared, shared.right) == [b"first", b"right"]
 
 
-class StoppedClock:
-    """Time that passes only when the test says so, and then with each look."""
+class WatchedWait(threading.Condition):
+    """A wait for more lanes lasts until the test says so."""
 
     def __init__(self) -> None:
-        self.now_s = 1000.0
-        self.step_s = 0.0
-        self.is_watched = threading.Event()
+        super().__init__(threading.Lock())
+        self.is_gathering = threading.Event()
+        self.is_enough = threading.Event()
 
-    def monotonic(self) -> float:
-        self.is_watched.set()
-        self.now_s += self.step_s
-        return self.now_s
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout != sharing.GATHER_S:
+            return super().wait(timeout)
+        self.is_gathering.set()
+        self.release()
+        try:
+            return self.is_enough.wait(20)
+        finally:
+            self.acquire()
 
 
 def test_after_a_large_transaction_the_lanes_add_to_the_next_for_a_moment(
-    both: tuple[PostgresStore, PostgresStore],
-    shared: Shared,
-    gate: Gate,
-    monkeypatch: pytest.MonkeyPatch,
+    shared: Shared, gate: Gate
 ) -> None:
-    clock = StoppedClock()
-    monkeypatch.setattr(sharing, "time", clock)
+    watched = shared.appends._wake = WatchedWait()
     gate.open.set()
+    left, right = shared.open(shared.left)[0], shared.open(shared.right)[0]
     told: Told = []
-    append(both[0], "small", told)  # at once, since there was no large one before it
-    shared.pump.until(lambda: len(told) == 1)
+    append(left, "small", told)  # at once, since there was no large one before it
+    append(right, "small", told)
+    shared.pump.until(lambda: len(told) == 2)
+    assert not watched.is_gathering.is_set()
     large = Record(1, 1, b"large", bytes(sharing.BUSY_BYTES))
-    assert shared.pump.append(both[0], [large]) is None
-    assert not clock.is_watched.is_set()
-    append(both[0], "left", told)
-    assert clock.is_watched.wait(20)
-    append(both[0], "left again", told)
-    append(both[1], "right", told)
-    assert gate.row_counts == [1, 1]
-    clock.step_s = sharing.GATHER_S
-    shared.pump.until(lambda: len(told) == 4)
-    assert gate.row_counts == [1, 1, 2]
-    clock.step_s = 0.0
-    append(both[1], "after a small one", told)
+    assert shared.pump.append(left, [large]) is None
+    gate.row_counts.clear()
+    append(left, "left", told)
+    assert watched.is_gathering.wait(20)
+    append(left, "left again", told)
+    append(right, "right", told)
+    watched.is_enough.set()
     shared.pump.until(lambda: len(told) == 5)
-    assert gate.row_counts == [1, 1, 2, 1]
+    assert gate.row_counts == [2]
+    watched.is_gathering.clear()
+    append(right, "after a small one", told)
+    shared.pump.until(lambda: len(told) == 6)
+    assert not watched.is_gathering.is_set()
 
 
 def test_a_lane_with_another_writer_does_not_hold_up_the_other(
