@@ -67,9 +67,10 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Nobody else has its number before its end was seen here, or is about to be seen."""
+        """Nothing happens to one that has ended, seen or just not yet seen."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

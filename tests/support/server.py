@@ -137,16 +137,18 @@ class ServerProcess:
         self._ready = _with_key(ready, self._ready) if self.needs_key else ready
 
     def _begin(self, words: list[str], log: IO[bytes]) -> "subprocess.Popen[str] | ForkedProcess":
-        """Forked where nothing asks for more: no other program, network or setting."""
+        """Forked where nothing asks for more: no program, network or variables of its own, and no
+        library that is loaded first."""
         is_plain = self.program == PROGRAM and not self.runs_on and not self.environment
-        if is_plain:
-            return start_forked(words, environment(), log.fileno())
+        variables = environment() | self.environment
+        if is_plain and "LD_PRELOAD" not in variables:
+            return start_forked(words, variables, log.fileno())
         return subprocess.Popen(
             [*self.runs_on, *self.program, *words],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=environment() | self.environment,
+            env=variables,
         )
 
     def sigkill(self) -> None:

@@ -266,9 +266,9 @@ class Catalog:
         if fixed is None and self._entities.records:
             fixed = "1"
         if fixed is None:
-            self._fix(PARTITIONS, str(wished or 1))
+            fixed = self._fix(PARTITIONS, str(wished or 1))
             self._apply_fixed()
-        elif wished is not None and wished != int(fixed):
+        if wished is not None and wished != int(fixed):
             raise ConfigError(
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
                 f"{wished}: it is fixed at creation. Restore the value, or start with an empty "
@@ -276,16 +276,18 @@ class Catalog:
             )
 
     def fix_lock_prefix(self) -> None:
-        """Choose the prefix of all lock tokens, once for the life of the namespace, so that a token
-        is still recognised after a restart."""
+        """Choose the prefix of all lock tokens, once: a token is recognised after a restart."""
         if self._database.setting(LOCK_PREFIX) is None:
             self._fix(LOCK_PREFIX, str(secrets.randbits(32)))
 
-    def _fix(self, name: str, value: str) -> None:
-        """A change like any other: a copy of the catalog without it counts as older."""
+    def _fix(self, name: str, value: str) -> str:
+        """A change like any other: a copy of the catalog without it counts as older. Returns what
+        is fixed, by this node or by another that starts at the same time."""
         with self.identify() as identity:
-            self._database.put_setting(name, value)
-            identity.advance()
+            if (fixed := self._database.setting(name)) is None:
+                self._database.put_setting(name, value)
+                identity.advance()
+        return fixed or value
 
     @property
     def lock_prefix(self) -> int:

@@ -92,6 +92,11 @@ def ensure_root_policy(
     machine. A directory created on loopback that is now served to others gets a random key instead,
     unless the key was `declared` in the definitions file: then that is the owner's decision.
     """
+    with catalog.batch():  # of nodes that start at the same time, one chooses the key
+        return _root_policy(catalog, loopback_only, declared)
+
+
+def _root_policy(catalog: "Catalog", loopback_only: bool, declared: bool) -> RootPolicy:
     policy = catalog.policy("", ROOT_POLICY_NAME)
     if policy is None:
         key = DEVELOPMENT_KEY if loopback_only else new_key()

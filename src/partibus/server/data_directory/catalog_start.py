@@ -58,7 +58,8 @@ def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions 
     """
     if catalog.identity.namespace() is None:
         with catalog.identify() as identity:
-            identity.found()
+            if identity.namespace() is None:  # unless another node was first
+                identity.found()
         _log.info("the catalog of an earlier release was upgraded")
     known = catalog.policy("", ROOT_POLICY_NAME)
     catalog.fix_lock_prefix()

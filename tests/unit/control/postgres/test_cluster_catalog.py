@@ -9,15 +9,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control import policies
+from partibus.control.catalog import LOCK_PREFIX, PARTITIONS, Catalog
 from partibus.control.catalog_copy import copy_catalog
 from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.policies import AccessPolicy
+from partibus.control.policies import AccessPolicy, ensure_root_policy
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.catalog_link import CATALOG_LOCK
 from partibus.control.postgres.feed import CatalogFeed
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import CatalogBusy, ConfigError, StoreUnavailable
+from partibus.domain.limits import PREMIUM
 from partibus.domain.rights import Rights
 from support.postgres import PostgresServer
 
@@ -53,6 +55,41 @@ def test_nodes_that_open_a_new_catalog_at_once_agree_on_its_namespace(database: 
         thread.join()
     assert len(found) == 4
     assert len(set(found)) == 1
+
+
+def test_of_nodes_that_start_at_once_one_fixes_the_settings(database: str) -> None:
+    one, two = (Catalog(rows=PostgresCatalog(database), profile=PREMIUM) for _ in range(2))
+    one.fix_lock_prefix()
+    # The other one looked before that.
+    assert two._fix(LOCK_PREFIX, "1") == str(one.lock_prefix)
+    assert two.lock_prefix == one.lock_prefix
+    one.fix_partitions(2)
+    assert two._fix(PARTITIONS, "4") == "2"
+    with pytest.raises(ConfigError, match="made with 2"):
+        two.fix_partitions(4)
+    one.close()
+    two.close()
+
+
+def test_of_nodes_that_start_at_once_one_chooses_the_root_key(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = opened(database), opened(database)
+
+    def while_the_other_starts() -> str:
+        monkeypatch.undo()
+        with pytest.raises(CatalogBusy):  # which its node tries again
+            ensure_root_policy(two, loopback_only=False)
+        return policies.new_key()
+
+    monkeypatch.setattr(policies, "new_key", while_the_other_starts)
+    chosen = ensure_root_policy(one, loopback_only=False)
+    later = ensure_root_policy(two, loopback_only=False)
+    assert chosen.has_new_key
+    assert not later.has_new_key
+    assert later.policy == chosen.policy
+    one.close()
+    two.close()
 
 
 def test_one_node_writes_at_a_time(database: str) -> None:
