@@ -17,14 +17,14 @@ JAVA_CLIENT := tests/conformance/java
 CONSOLE := console
 CONSOLE_FILES := src/partibus/console/static
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
-# are two of them; without Java there are no Spark tests (code 5).
+# More workers than cores: most of the time a stock client is waiting, and a Spark session half of it.
+# Without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
 PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 8 --dist worksteal --ignore=tests/spark --ignore=tests/console --ignore=tests/nodes
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
-SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/spark
+SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 4 --dist loadfile --no-loadscope-reorder tests/spark
 # A node whose processor is taken for three seconds loses its leases, as it should: less crowded.
 NODES_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/nodes
 # Some tests of each area against a cluster of three nodes over two databases, instead of one server;
@@ -36,13 +36,13 @@ CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_m
 	sessions/test_python_async.py transactions/test_queue.py)
 CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
-# Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
-# tests need both cores of a small machine, and beside them all the others take twice as long. Only
-# the tests of nodes and those on a cluster, which mostly wait, run together; the latter give way.
+# Every part runs to its end, so that one run shows all that fails. One after the other, since each
+# uses nearly all of a small machine. Only the tests on a cluster, which mostly wait, run beside those
+# of the console and of nodes, and give way to them.
 define all_tests
 code=0; $(PYTEST) $(1) || code=$$?; \
-	$(CONSOLE_PYTEST) $(1) || code=$$?; \
 	mkdir -p build; nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
+	$(CONSOLE_PYTEST) $(1) || code=$$?; \
 	$(NODES_PYTEST) $(1) || code=$$?; \
 	wait $$on_cluster || code=$$?; cat build/test-cluster.log; \
 	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
@@ -51,6 +51,9 @@ endef
 # Quick tests write their files to memory where there is enough: what they wait for else is fsync.
 IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
 	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+# Of `make check`: all tests, or those of one package and the property tests that use it.
+AREA :=
+AREA_TESTS := $(if $(AREA),tests/unit/$(AREA) $(shell grep -lE 'partibus\.$(subst /,\.,$(AREA))\b' tests/property/*.py),tests/unit tests/property)
 CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
@@ -182,8 +185,8 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
-check: lint ## lint, all unit tests and all property tests: about two minutes, for after each change
-	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet tests/unit tests/property
+check: lint ## lint, unit and property tests: about two minutes; AREA=store: those of one package
+	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet $(AREA_TESTS)
 
 test: lint ## the test suite, what CI runs
 	@$(call all_tests,-m "not slow")

@@ -179,13 +179,31 @@ def new_database(dsn: str) -> str:
     return f"{dsn.rpartition('/')[0]}/{name}"
 
 
+_spare: Final[dict[str, list[str]]] = {}
+"""Empty databases by the server they are in: to empty one takes less than to make another."""
+
+
 @contextmanager
 def temporary_database(dsn: str) -> Iterator[str]:
-    """The address of an empty database, which is deleted at the end."""
-    made = new_database(dsn)
+    """The address of an empty database, which is nobody's again at the end."""
+    spare = _spare.setdefault(dsn, [])
+    made = spare.pop() if spare else new_database(dsn)
     yield made
+    _empty(made)
+    spare.append(made)
+
+
+def _empty(dsn: str) -> None:
+    """End what others do there, with their locks, then drop everything."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'partibus%' ORDER BY 1"
     with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute(f"DROP DATABASE {made.rpartition('/')[2]} WITH (FORCE)")
+        while admin.execute(f"SELECT pg_terminate_backend(pid) {others}").fetchone() is not None:
+            pass
+        for (schema,) in admin.execute(schemas).fetchall():
+            admin.execute(f"DROP SCHEMA {schema} CASCADE")
+        left = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        assert not admin.execute(left).fetchall(), "a test leaves something in the database"
 
 
 def _free_port() -> int:
