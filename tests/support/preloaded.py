@@ -3,9 +3,10 @@
 Owns that process, one for each process of the test runner, and what it is asked over a socket. A
 server is a process of its own as if it had been executed: its arguments, environment, directory,
 output and signals are its own, and only its modules are there already. Nothing runs in the process
-that is forked, which has one thread and no event loop. An executed server needs 0.4 s of CPU more,
-and the tests start more than a thousand of them. Executed are the workers of a server, the nodes of
-clusters, and what is started by the tests of commands, documents, deployment and the emulator.
+that is forked, which has one thread and no event loop. A server that is executed spends most of its
+start on loading modules, and the tests start a great many of them. Executed are the workers of a
+server, the nodes of clusters, and what is started by the tests of commands, documents, deployment
+and the emulator.
 """
 
 import atexit

@@ -87,7 +87,9 @@ def test_its_directory_its_environment_and_what_it_has_open(
             each.send_signal(signal.SIGTERM)
             assert each.wait(60) == 0
             each.stdout.close()
-    assert all(json.loads(line) for line in errors.read_text(encoding="utf-8").splitlines())
+    logged = errors.read_text(encoding="utf-8").splitlines()
+    assert logged
+    assert all(json.loads(line) for line in logged)
 
 
 def test_two_at_once(start: Start) -> None:

@@ -276,7 +276,7 @@ class Catalog:
             )
 
     def fix_lock_prefix(self) -> None:
-        """Choose the prefix of all lock tokens, once: a token is recognised after a restart."""
+        """Choose the prefix of all lock tokens, once, so that tokens outlive a restart."""
         if self._database.setting(LOCK_PREFIX) is None:
             self._fix(LOCK_PREFIX, str(secrets.randbits(32)))
 

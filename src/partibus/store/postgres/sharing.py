@@ -36,9 +36,9 @@ LOCK_MS: Final = 100
 BUSY_BYTES: Final = 32 << 10
 """A transaction with more than this is one of many: more is coming."""
 GATHER_S: Final = 0.002
-"""How long lanes may add to the transaction after such a one: with fewer and larger rows a message
-costs a tenth less (docs/guides/sizing.md). A sender that waits for each answer is not
-delayed, since its transactions are small."""
+"""How long lanes may add to the transaction after such a one: fewer and larger rows cost node and
+database less. A sender that waits for each answer is not delayed, since its transactions are
+small."""
 IDLE_S: Final = 10.0
 _TYPES: Final = (20, 20, 17)
 """bigint, bigint, bytea: the parameters of the statement that appends."""
