@@ -26,11 +26,11 @@ PARTITIONED = QueueSpec(enable_partitioning=True, fragments=4)
 class TwoWorkers:
     """A bus with two stores; the second belongs to another process."""
 
-    def __init__(self, spec: QueueSpec | None = None) -> None:
+    def __init__(self, spec: QueueSpec | None = None, *, is_automatic: bool = True) -> None:
         self.bus = BusBench(stores=2)
         self.owned: dict[int, Fragment] = {}
         self.far = FarSide(
-            self.bus.scheduler, self.owned.get, self.bus.scheduler.run, is_automatic=True
+            self.bus.scheduler, self.owned.get, self.bus.scheduler.run, is_automatic=is_automatic
         )
         self.bus.queue("near")
         self._move(self.bus.queue("far"), spec_stores=[1])
@@ -200,6 +200,27 @@ def test_a_drain_ends_while_a_worker_is_lost() -> None:
         client.run()
         assert client.take(FlowReceived)
         assert receiver.credit == 0
+
+
+def test_a_drain_waits_for_what_was_asked_before_it() -> None:
+    workers = TwoWorkers(is_automatic=False)
+    client, far = workers.client, workers.far
+    receiver = client.attach("q", sends=False)
+    receiver.set_credit(5)
+    client.run()
+    far.run()
+    workers.put("q", 1, 1)
+    far.carry_answers()  # the first far fragment has something, and is asked for it
+    assert len(far.requests.rows) == 1
+    workers.put("q", 3, 3)
+    receiver.set_credit(5, drain=True)
+    client.run()
+    while receiver.drain:
+        assert far.requests.rows or far.answers.rows, "the drain is never answered"
+        far.carry_requests()
+        far.carry_answers()
+        client.run()
+    assert sorted(bodies(transfers(client))) == [b"01", b"03"]
 
 
 def test_settlements_of_a_lost_worker_are_worth_another_try() -> None:

@@ -174,8 +174,11 @@ class OutboundLink:
         return not self._drain_waits
 
     def _drain_next(self) -> None:
-        """Drain one source after the other, then answer the client."""
+        """Drain one source after the other, then answer the client. A source that was asked
+        before, for the drain or for credit, answers first: its messages come before the answer."""
         assert self._to_drain is not None
+        if any([source.is_asked for source in self._sources]):
+            return
         room = self._room()
         if self._to_drain and not self._may_drain(room):
             return
@@ -250,24 +253,31 @@ class OutboundLink:
 
     def ran_dry(self, source: Source, unused: int) -> None:
         """A source delivered what it had; its unused room goes to the others."""
+        if len(self._sources) == 1:
+            self._single_ran_dry(source, unused)
+            return
+        source.show_interest()
+        if self._to_drain is None:
+            self._pull_spread()
+            return
+        if unused == 0 and source not in self._to_drain:
+            self._to_drain.appendleft(source)  # it may have more
+        self._drain_next()
+
+    def _single_ran_dry(self, source: Source, unused: int) -> None:
         room = self._room()
-        if self._link.drain and unused == 0 and not self._may_drain(room):
-            if self._to_drain is not None:
-                self._to_drain.appendleft(source)
-        elif self._link.drain and unused == 0 and room > 0:
-            source.demand(room, True)
-        elif len(self._sources) == 1:
+        if not self._link.drain or unused:
             self._answer_drain()
-        else:
-            source.show_interest()
-            if self._to_drain is not None:
-                self._drain_next()
+        elif self._may_drain(room):
+            if room > 0:
+                source.demand(room, True)
             else:
-                self._pull_spread()
+                self._answer_drain()
 
     def has_messages(self, source: Source) -> None:
         """A source has messages."""
-        self._ready.append(source)
+        if source not in self._ready:
+            self._ready.append(source)
         self.pull()
 
     def came_back(self, source: Source) -> None:

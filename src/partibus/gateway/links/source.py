@@ -60,6 +60,7 @@ class Source:
         "_link",
         "fragment",
         "granted",
+        "is_asked",
         "is_closed",
         "sequence_base",
         "subqueue",
@@ -85,6 +86,8 @@ class Source:
         """Messages it has delivered since the beginning."""
         self.granted = 0
         """Messages it may still deliver for the current demand."""
+        self.is_asked = False
+        """Whether it still has to report that it has no more for the current demand."""
         self.is_closed = False
 
     def _new_consumer(self, deletes: bool) -> Consumer:
@@ -95,6 +98,7 @@ class Source:
     def demand(self, count: int, drain: bool) -> None:
         """Allow it to deliver up to this many more messages."""
         self.granted = count
+        self.is_asked = drain
         self.fragment.submit(Demand(self._consumer, self.taken + count, drain))
 
     def show_interest(self) -> None:
@@ -133,6 +137,7 @@ class Source:
     def drained(self) -> None:
         """It has no more for the demand."""
         unused, self.granted = self.granted, 0
+        self.is_asked = False
         if not self.is_closed:
             self._link.ran_dry(self, unused)
 
@@ -144,6 +149,7 @@ class Source:
     def interrupted(self) -> None:
         """It is unreachable, and the demand is void."""
         self.granted = 0
+        self.is_asked = False
 
     def resumed(self) -> None:
         """It is reachable again, and has no demand."""
