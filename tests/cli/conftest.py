@@ -4,7 +4,6 @@ One server with four stores serves all tests here. Each test takes queues of its
 whatever it broke is whole again when it ends.
 """
 
-import gc
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from azure.servicebus import ServiceBusClient
 
 from adversity.waiting import wait_until
 from cli.command import FRAGMENTS, QUEUES, STORES, Partibus
+from support.garbage import collect_garbage
 from support.server import ServerProcess
 
 HERE = Path(__file__).parent
@@ -81,4 +81,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _abandoned_sockets() -> Iterator[None]:
     """The stock client lets go of a broken connection without closing its socket."""
     yield
-    gc.collect()
+    collect_garbage()

@@ -4,7 +4,6 @@ One server process serves all tests of the session; each test takes queues nobod
 When a test fails, what the server logged during it is part of the report.
 """
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from azure.servicebus import ServiceBusClient
 from xdist.scheduler import LoadScopeScheduling
 
 from conformance import one_machine
+from support.garbage import collect_garbage
 from support.namespace import Queues, write_namespace
 from support.server import ON_CLUSTER, ServerProcess
 
@@ -98,7 +98,7 @@ def _abandoned_sockets() -> Iterator[None]:
     Collected here, where the warning is expected, and not in some later test.
     """
     yield
-    gc.collect()
+    collect_garbage()
 
 
 @pytest.fixture(autouse=True)

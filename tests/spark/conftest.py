@@ -5,7 +5,6 @@ fails is tried again as on a cluster. All tests here run in one process of the t
 there is one session and no more.
 """
 
-import gc
 import logging
 import os
 import sys
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.garbage import collect_garbage
 from support.groups import absent_groups
 from support.server import ServerProcess
 
@@ -172,4 +172,4 @@ def _abandoned_sockets() -> Iterator[None]:
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+        collect_garbage()

@@ -25,6 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from support.garbage import collect_garbage
+
 TESTS: Final = Path(__file__).resolve().parents[1]
 MODULES: Final = (
     "partibus.atom.application",
@@ -186,6 +188,7 @@ class Forker:
 def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
+    collect_garbage()  # a server does so when it has started: for all of them, once
     asked = Forker(int(sys.argv[1])).run()
     if asked is None:
         return

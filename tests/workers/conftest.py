@@ -3,7 +3,6 @@
 When a test fails, what its server logged is part of the report.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from support.garbage import collect_garbage
 from support.workers import WorkersServer, declare
 
 HERE = Path(__file__).parent
@@ -73,7 +73,7 @@ def _abandoned_sockets() -> Iterator[None]:
     Collected here, where the warning is expected, and not in some later test.
     """
     yield
-    gc.collect()
+    collect_garbage()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import partibus
 from partibus import __version__
+from partibus.cli.main import wanted
 from partibus.cli.verb_table import command_tree
 
 RUNNER = CliRunner()
@@ -21,7 +22,9 @@ HEAVY = (
 
 
 def shown(*arguments: str) -> str:
-    result = RUNNER.invoke(command_tree(), arguments, env={"COLUMNS": "200", "TERM": "dumb"})
+    result = RUNNER.invoke(
+        command_tree(wanted(arguments)), arguments, env={"COLUMNS": "200", "TERM": "dumb"}
+    )
     assert result.exit_code == 0, result.output
     return result.output
 

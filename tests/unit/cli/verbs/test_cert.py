@@ -20,7 +20,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cert(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(command_tree(), ["cert", *arguments])
+    result = CliRunner().invoke(command_tree(["cert"]), ["cert", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 

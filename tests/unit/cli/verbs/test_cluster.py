@@ -12,7 +12,7 @@ from partibus.cluster.peer_certificates import CA_FILE, CA_KEY_FILE, peer_contex
 
 
 def cluster(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(command_tree(), ["cluster", *arguments])
+    result = CliRunner().invoke(command_tree(["cluster"]), ["cluster", *arguments])
     return result.exit_code, result.stdout + result.stderr
 
 

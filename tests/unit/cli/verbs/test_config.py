@@ -28,7 +28,7 @@ name = "all"
 
 def check(file: Path, content: str, *flags: str) -> tuple[int, str, str]:
     file.write_text(content)
-    result = CliRunner().invoke(command_tree(), ["config", "check", str(file), *flags])
+    result = CliRunner().invoke(command_tree(["config"]), ["config", "check", str(file), *flags])
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -33,7 +33,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             return code
 
         monkeypatch.setattr(lifecycle, "run", run)
-        result = CliRunner().invoke(command_tree(), ["serve", *flags], env=env)
+        result = CliRunner().invoke(command_tree(["serve"]), ["serve", *flags], env=env)
         return result.exit_code, runs[0].settings if runs else None, result.stderr
 
     return invoke

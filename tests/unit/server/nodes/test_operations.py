@@ -120,7 +120,7 @@ async def test_a_node_is_found_by_the_name_in_its_certificate(
     with pytest.raises(ArgumentError, match="The live nodes are: name-7001, name-7002"):
         await service.number_of("other")
     make_cluster(tmp_path, "name-7002", SystemClock())
-    run = partial(CliRunner().invoke, command_tree())
+    run = partial(CliRunner().invoke, command_tree(["cluster"]))
     words = ["cluster", "drain", "--this-node", "--cluster-tls", str(tmp_path)]
     told = await asyncio.to_thread(run, [*words, "--json", "--cluster", database])
     assert [node["state"] for node in json.loads(told.stdout)["nodes"]] == ["up", "draining"]
@@ -129,7 +129,7 @@ async def test_a_node_is_found_by_the_name_in_its_certificate(
 
 
 async def test_the_verbs(service: ClusterService, database: str) -> None:
-    run = partial(CliRunner().invoke, command_tree())
+    run = partial(CliRunner().invoke, command_tree(["cluster"]))
     told = await asyncio.to_thread(run, ["cluster", "status", "--cluster", database, "--json"])
     assert [node["node"] for node in json.loads(told.stdout)["nodes"]] == [1, 2]
     told = await asyncio.to_thread(run, ["cluster", "drain", "2", "--cluster", database])

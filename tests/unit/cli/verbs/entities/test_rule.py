@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def run(*words: object, stdin: str = "") -> tuple[int, str, str]:
-    result = CliRunner().invoke(command_tree(), ["rule", *map(str, words)], input=stdin)
+    result = CliRunner().invoke(command_tree(["rule"]), ["rule", *map(str, words)], input=stdin)
     return result.exit_code, result.stdout, result.stderr
 
 
