@@ -8,8 +8,9 @@ import fnmatch
 from collections.abc import Iterator
 from typing import Final
 
-from partibus.client.atom import AtomClient, subscription_path
+from partibus.client.atom import AtomClient
 from partibus.client.errors import AtomError
+from partibus.domain.address import subscription_path
 from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
 from pyspark_servicebus.options import SourceOptions
 

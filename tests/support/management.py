@@ -12,11 +12,11 @@ from defusedxml.ElementTree import fromstring
 
 from partibus.atom.application import ManagementApplication
 from partibus.atom.counts import Figures
+from partibus.client.cbs import sas_token
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.control.record import EntityRecord
-from partibus.control.sas import sign
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.testing.clock import ManualClock
 from partibus.testing.local_namespace import LocalNamespace
@@ -99,7 +99,7 @@ class ManagementBench:
         self, uri: str = "", policy: str = ROOT_POLICY_NAME, key: str = "SAS_KEY_VALUE"
     ) -> str:
         expires_s = self.clock.now_ms() // 1000 + 60
-        return sign(uri or f"https://{HOST}/", policy, key, expires_s)
+        return sas_token(uri or f"https://{HOST}/", policy, key, expires_s)
 
     async def ask(
         self,

@@ -10,7 +10,6 @@ from typing import Final
 # --- amqp-error [2.8.14] ----------------------------------------------------------------------
 
 INTERNAL_ERROR: Final = "amqp:internal-error"
-NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
 DECODE_ERROR: Final = "amqp:decode-error"
 RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"

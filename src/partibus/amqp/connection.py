@@ -85,7 +85,6 @@ class Connection:
         "disposition_tails",
         "frame_size_out",
         "incoming_window",
-        "initiator",
         "link_names",
         "out",
         "remote_open",
@@ -99,7 +98,6 @@ class Connection:
         self, settings: ConnectionSettings, *, initiator: bool = False, now_ms: int
     ) -> None:
         self.settings = settings
-        self.initiator = initiator
         self.remote_open: OpenFrame | None = None
         # Nothing will be read any more; the socket may be closed once the output is flushed.
         self.closed = False

@@ -27,6 +27,7 @@ from partibus.client.connection_string import ConnectionString
 from partibus.client.entity_fields import Kind
 from partibus.client.errors import AtomError
 from partibus.client.http_connection import http_connection
+from partibus.domain.address import subscription_path
 
 API_VERSION: Final = "2021-05"
 PAGE: Final = 100
@@ -36,10 +37,6 @@ _TYPE: Final = "application/atom+xml;type=entry;charset=utf-8"
 _NOISE: Final = re.compile(
     r"^SubCode=\d+\.\s*(?:Not Found|Conflict|Bad Request|Unauthorized)?\.?\s*"
 )
-
-
-def subscription_path(topic: str, name: str) -> str:
-    return f"{topic}/Subscriptions/{name}"
 
 
 class AtomClient:

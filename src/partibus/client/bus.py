@@ -18,7 +18,7 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import Receiver, Sender
 from partibus.client.management import Management
 from partibus.client.requests import RequestLinks, open_request_links
-from partibus.client.sessions import SessionReceiver, accept_session
+from partibus.client.sessions import accept_session
 
 TOKEN_SECONDS: Final = 3600
 CONNECT_SECONDS_MAX: Final = 15.0
@@ -103,7 +103,7 @@ class Bus:
 
     async def session(
         self, path: str, session_id: str | None, *, delete: bool = False, wait_ms: int
-    ) -> SessionReceiver:
+    ) -> Receiver:
         """The session with that id, or the next free one; waits for one."""
         await self.authorize(path)
         return await accept_session(self.client, path, session_id, delete=delete, wait_ms=wait_ms)
@@ -111,11 +111,11 @@ class Bus:
     @asynccontextmanager
     async def holding(self, path: str, session_id: str, wait_ms: int) -> AsyncIterator[Management]:
         """The management node of an entity, while we hold the lock of a session."""
-        taken = await self.session(path, session_id, wait_ms=wait_ms)
+        receiver = await self.session(path, session_id, wait_ms=wait_ms)
         try:
-            yield await self.management(path, taken.receiver.usable().name)
+            yield await self.management(path, receiver.usable().name)
         finally:
-            await taken.close()
+            await receiver.close()
 
     async def management(self, path: str, link_name: str | None = None) -> Management:
         """The management node of an entity; see Management for `link_name`."""

@@ -17,11 +17,16 @@ from partibus.amqp.codec.section_walk import (
     read_descriptor,
 )
 from partibus.amqp.codec.text import text_of
-from partibus.client.message_columns import DESCRIPTION, PROPERTY_FIELDS, REASON
+from partibus.client.message_columns import (
+    DESCRIPTION,
+    FIELD_COUNT,
+    PROPERTY_FIELDS,
+    REASON,
+    add_fields,
+)
 from partibus.client.property_text import to_text
 from partibus.domain import annotations as annotation_names
 
-_FIELDS: Final = 13
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
 _REASON: Final = REASON.encode()
@@ -37,8 +42,8 @@ class HeadColumns:
     """Lists of values, one for each column; each head adds one value to every list."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        self.texts: dict[str, list[Text]] = {}
-        self._fields: list[list[Text] | None] = [None] * _FIELDS
+        self.texts: dict[str, list[object]] = {}
+        self._fields: list[list[object] | None] = [None] * FIELD_COUNT
         self._needs_fields = False
         for name, number in PROPERTY_FIELDS.items():
             if name in names:
@@ -66,7 +71,7 @@ class HeadColumns:
         self.property_texts: list[Text] = []
         self.property_types: list[Text] = []
 
-    def _text_list(self, name: str, names: frozenset[str]) -> list[Text] | None:
+    def _text_list(self, name: str, names: frozenset[str]) -> list[object] | None:
         if name not in names:
             return None
         self.texts[name] = []
@@ -109,40 +114,12 @@ class HeadColumns:
             else:
                 self._add_no_annotations()
         if self._needs_fields:
-            self._add_fields(head, fields_at, end)
+            add_fields(head, fields_at, end, self._fields, False)
         if self._needs_properties:
             if properties_at >= 0:
                 self._add_properties(head, properties_at, end)
             else:
                 self._add_no_properties()
-
-    # --- properties -----------------------------------------------------------------------
-
-    def _add_fields(self, head: bytes, at: int, end: int) -> None:
-        """The fields of the properties section at an offset; -1 when there is none."""
-        count = 0
-        if at >= 0:
-            count, at, _ = open_compound(head, at, 0xC0)
-        for number in range(_FIELDS):
-            wanted = self._fields[number]
-            if number >= count:
-                if wanted is not None:
-                    wanted.append(None)
-                continue
-            code = head[at]
-            if code == 0x40:
-                at += 1
-                if wanted is not None:
-                    wanted.append(None)
-            elif code == 0xA1 or code == 0xA3:
-                start = at + 2
-                at = start + head[at + 1]
-                if wanted is not None:
-                    wanted.append(head[start:at])
-            else:
-                value, at = decode_value(head, at, end)
-                if wanted is not None:
-                    wanted.append(text_of(value))
 
     # --- application properties -----------------------------------------------------------
 

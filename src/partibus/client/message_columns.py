@@ -45,7 +45,7 @@ PROPERTY_FIELDS: Final[dict[str, int]] = {
     "reply_to_session_id": 12,
 }
 """Columns from the properties section, by the number of the field [3.2.4]."""
-_FIELDS: Final = 13
+FIELD_COUNT: Final = 13
 # The annotations that are read, by the index of their column.
 _SEQUENCE: Final = 0
 _ENQUEUED_SEQUENCE: Final = 1
@@ -72,7 +72,7 @@ class MessageColumns:
     def __init__(self, names: frozenset[str]) -> None:
         self.lists: dict[str, list[object]] = {name: [] for name in names}
         self._count = 0
-        self._fields: list[list[object] | None] = [None] * _FIELDS
+        self._fields: list[list[object] | None] = [None] * FIELD_COUNT
         self._needs_fields = False
         for name, number in PROPERTY_FIELDS.items():
             if name in names:
@@ -114,7 +114,11 @@ class MessageColumns:
         sections = parse_sections(message)
         self._count += 1
         if self._needs_fields:
-            self._add_fields(message, sections)
+            end = sections.properties_end
+            at = sections.properties_offset
+            if at >= 0:
+                _, at = read_descriptor(message, at, end)
+            add_fields(message, at, end, self._fields, True)
         self._add_annotations(message, sections)
         if self._needs_body:
             self._add_body(message, sections)
@@ -125,34 +129,6 @@ class MessageColumns:
             raw.append(message)
 
     # --- sections -------------------------------------------------------------------------
-
-    def _add_fields(self, message: bytes, sections: MessageSections) -> None:
-        """The fields of the properties section, as text."""
-        count = 0
-        at = sections.properties_offset
-        if at >= 0:
-            _, value_at = read_descriptor(message, at, sections.properties_end)
-            count, at, _ = open_compound(message, value_at, 0xC0)
-        for number in range(_FIELDS):
-            wanted = self._fields[number]
-            if number >= count:
-                if wanted is not None:
-                    wanted.append(None)
-                continue
-            code = message[at]
-            if code == 0x40:
-                at += 1
-                if wanted is not None:
-                    wanted.append(None)
-            elif code == 0xA1 or code == 0xA3:
-                start = at + 2
-                at = start + message[at + 1]
-                if wanted is not None:
-                    wanted.append(message[start:at].decode())
-            else:
-                value, at = decode_value(message, at, sections.properties_end)
-                if wanted is not None:
-                    wanted.append(text_of(value))
 
     def _add_annotations(self, message: bytes, sections: MessageSections) -> None:
         found: list[object] = [None, None, None, None, None, None, None]
@@ -236,6 +212,38 @@ class MessageColumns:
         descriptions = self.lists.get("dead_letter_description")
         if descriptions is not None:
             descriptions.append(text_of(properties.get(DESCRIPTION)))
+
+
+def add_fields(
+    data: bytes, at: int, end: int, lists: list[list[object] | None], decodes: bool
+) -> None:
+    """Add the fields of the properties at an offset, -1 for none, to the lists that want them.
+
+    A short text stays bytes unless it `decodes`.
+    """
+    count = 0
+    if at >= 0:
+        count, at, _ = open_compound(data, at, 0xC0)
+    for number in range(FIELD_COUNT):
+        wanted = lists[number]
+        if number >= count:
+            if wanted is not None:
+                wanted.append(None)
+            continue
+        code = data[at]
+        if code == 0x40:
+            at += 1
+            if wanted is not None:
+                wanted.append(None)
+        elif code == 0xA1 or code == 0xA3:
+            start = at + 2
+            at = start + data[at + 1]
+            if wanted is not None:
+                wanted.append(data[start:at].decode() if decodes else data[start:at])
+        else:
+            value, at = decode_value(data, at, end)
+            if wanted is not None:
+                wanted.append(text_of(value))
 
 
 def read_body(message: bytes, sections: MessageSections) -> tuple[bytes, str]:

@@ -342,14 +342,9 @@ class Catalog:
 
     # --- change feed and batches ----------------------------------------------------------
 
-    def subscribe(self, listener: ChangeListener) -> Callable[[], None]:
-        """Call `listener` after each durable change; the returned function ends that."""
+    def subscribe(self, listener: ChangeListener) -> None:
+        """Call `listener` after each durable change."""
         self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            self._listeners.remove(listener)
-
-        return unsubscribe
 
     @contextmanager
     def batch(self) -> Iterator[None]:

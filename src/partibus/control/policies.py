@@ -39,10 +39,9 @@ class AccessPolicy:
 
 
 class RootPolicy(NamedTuple):
-    """The root policy, whether it was just created, and whether with a secret key."""
+    """The root policy, and whether it was just given a secret key."""
 
     policy: AccessPolicy
-    created: bool
     has_new_key: bool
 
 
@@ -102,11 +101,11 @@ def _root_policy(catalog: "Catalog", loopback_only: bool, declared: bool) -> Roo
         key = DEVELOPMENT_KEY if loopback_only else new_key()
         policy = AccessPolicy(ROOT_POLICY_NAME, key, new_key(), ALL_RIGHTS)
         catalog.put_policy("", policy)
-        return RootPolicy(policy, True, not loopback_only)
+        return RootPolicy(policy, not loopback_only)
     if DEVELOPMENT_KEY in (policy.primary_key, policy.secondary_key) and not (
         loopback_only or declared
     ):
         policy = replace(policy, primary_key=new_key(), secondary_key=new_key())
         catalog.put_policy("", policy)
-        return RootPolicy(policy, False, True)
-    return RootPolicy(policy, False, False)
+        return RootPolicy(policy, True)
+    return RootPolicy(policy, False)

@@ -1,6 +1,6 @@
 """Shared access signatures: the token's text, its signature, and nothing more (SAS-5).
 
-Owns parsing, signing and the constant-time check of one signature against one key. It knows no
+Owns parsing and the constant-time check of one signature against one key. It knows no
 policies, no rights and no clock: `control.access` adds those. Refusals are `TokenRefused`, whose
 `sub_code` says which part was wrong (SAS-11).
 """
@@ -11,7 +11,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote_plus, unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from partibus.domain.address import resource_path
 from partibus.domain.errors import Unauthorized
@@ -101,16 +101,6 @@ def _path_of_resource(resource: str) -> str:
         if match:
             resource = resource[match.end() :]
     return resource_path(resource)
-
-
-def sign(uri: str, policy: str, key: str, expires_s: int) -> str:
-    """A token for `uri`, as the vendor's Python client writes it."""
-    resource = quote_plus(uri)
-    signature = _signature(f"{resource}\n{expires_s}", key)
-    return (
-        f"{TOKEN_PREFIX}sr={resource}&sig={quote_plus(signature)}"
-        f"&se={expires_s}&skn={quote_plus(policy)}"
-    )
 
 
 def verify(token: SasToken, key: str) -> bool:

@@ -291,16 +291,13 @@ class StoreCorrupt(BusError):
 
     retryable: ClassVar[bool] = False
 
-    def __init__(
-        self, text: str | None = None, path: Path | None = None, offset: int | None = None
-    ) -> None:
+    def __init__(self, text: str | None = None, path: Path | None = None) -> None:
         super().__init__(text)
         self.path = path
         """The file or directory with the damage; None where only its content is known."""
-        self.offset = offset
 
     @classmethod
     def at(cls, path: Path, offset: int | None, reason: str) -> "StoreCorrupt":
         """The error for damage in a file, at an offset if there is one to name."""
         place = f"{path}" if offset is None else f"{path}: offset {offset}"
-        return cls(f"{place}: {reason}", path, offset)
+        return cls(f"{place}: {reason}", path)

@@ -71,11 +71,6 @@ class Namespace:
         """All fragments, wherever they are served."""
         return list(self._fragments.values())
 
-    @property
-    def fragment_count(self) -> int:
-        """The fragments that are served, here or by another worker."""
-        return len(self._fragments)
-
     def follow(self, change: Change) -> None:
         """An entity was changed or deleted; called before its links are updated."""
         before, after = change.before, change.after

@@ -31,7 +31,6 @@ class Facts:
 
     names: tuple[str, ...]
     issuer: str
-    since_ms: int
     until_ms: int
     fingerprint: str  # SHA-256, as browsers and openssl show it
 
@@ -135,7 +134,6 @@ def read_facts(path: Path) -> Facts:
     return Facts(
         names=_names_of(certificate),
         issuer=certificate.issuer.rfc4514_string(),
-        since_ms=int(certificate.not_valid_before_utc.timestamp()) * 1000,
         until_ms=int(certificate.not_valid_after_utc.timestamp()) * 1000,
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
     )

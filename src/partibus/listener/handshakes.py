@@ -40,11 +40,6 @@ class Handshakes:
     _waiting: dict[FirstBytes, socket.socket] = field(init=False, default_factory=dict)
     _started: int = field(init=False, default=0)  # in this turn of the loop
 
-    @property
-    def shaking_count(self) -> int:
-        """How many handshakes are in progress."""
-        return len(self._shaking)
-
     def ask(self, first: FirstBytes, sock: socket.socket) -> None:
         """Begin at once, or when another one has ended; a slow one is aborted."""
         self._waiting[first] = sock

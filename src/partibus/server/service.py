@@ -9,7 +9,6 @@ kit both run it.
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from partibus.server.testing.namespaces import HostedNamespaces
 
 READY_WORD: Final = "PARTIBUS READY"
-
-log = logging.getLogger(__name__)
 
 
 class AmqpDoor(Protocol):

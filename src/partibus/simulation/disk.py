@@ -147,7 +147,6 @@ class SimulatedDisk:
         self.is_claimed = False
         self.has_flipped = False
         """A read of the present process found a flipped bit: its message is set aside."""
-        self.calls = 0
         self.on_fault: Callable[[str], None] = _unheard
         self._threads = threads
         self._chance = chance
@@ -221,7 +220,6 @@ class SimulatedDisk:
     def _call(self) -> None:
         if self.is_dead:
             raise Crashed
-        self.calls += 1
         faults = self.faults
         if faults.crash_in is not None:
             faults.crash_in -= 1

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fuzz.target import Target
+from partibus.client.cbs import sas_token
 from partibus.control import sas
 from partibus.control.declared.definitions import Definitions, parse_toml
 from partibus.control.declared.emulator_config import parse_emulator_config
@@ -94,8 +95,8 @@ def _token_seeds() -> list[bytes]:
 
     claims = {"iss": "us", "aud": "bus", "exp": 2_000_000_000, "roles": ["Sender"]}
     made = [
-        sas.sign("sb://bus/q", "Root", SECRET, 2_000_000_000),
-        sas.sign("https://ns.servicebus.windows.net/a/b?x=1", "p", SECRET, 1),
+        sas_token("sb://bus/q", "Root", SECRET, 2_000_000_000),
+        sas_token("https://ns.servicebus.windows.net/a/b?x=1", "p", SECRET, 1),
         jwt.encode(claims, SECRET, algorithm="HS256"),
         jwt.encode({"exp": 1e300}, SECRET, algorithm="HS256", headers={"kid": "x"}),
     ]

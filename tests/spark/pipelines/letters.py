@@ -54,10 +54,8 @@ class Letters:
             if receiver is None:
                 await sender.send_many([letter.message().encode() for letter in letters])
                 held = await bus.session(source, session, wait_ms=5000)
-                for letter, message in zip(
-                    letters, await held.receiver.collect(len(letters)), strict=True
-                ):
-                    await held.receiver.settle([message], letter.outcome())
+                for letter, message in zip(letters, await held.collect(len(letters)), strict=True):
+                    await held.settle([message], letter.outcome())
                 return
             for start in range(0, len(letters), ROUND):
                 some = letters[start : start + ROUND]

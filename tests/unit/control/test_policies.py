@@ -19,28 +19,26 @@ from partibus.domain.rights import ALL_RIGHTS, Rights
 
 def test_the_root_policy_on_loopback_has_the_emulators_key() -> None:
     catalog = Catalog()
-    policy, created, has_new_key = ensure_root_policy(catalog, loopback_only=True)
+    policy, has_new_key = ensure_root_policy(catalog, loopback_only=True)
     assert (policy.name, policy.primary_key) == ("RootManageSharedAccessKey", "SAS_KEY_VALUE")
     assert policy.rights == ALL_RIGHTS
-    assert (created, has_new_key) == (True, False)
+    assert not has_new_key
     assert catalog.policy("", ROOT_POLICY_NAME) == policy
 
 
 def test_the_root_policy_for_others_has_a_random_key() -> None:
     catalog = Catalog()
-    policy, created, has_new_key = ensure_root_policy(catalog, loopback_only=False)
-    assert created
+    policy, has_new_key = ensure_root_policy(catalog, loopback_only=False)
     assert has_new_key and policy.primary_key != DEVELOPMENT_KEY
     assert len(base64.b64decode(policy.primary_key)) == 32
     again = ensure_root_policy(catalog, loopback_only=False)
-    assert again == (policy, False, False)
+    assert again == (policy, False)
 
 
 def test_the_published_key_is_replaced_when_others_can_reach_the_server() -> None:
     catalog = Catalog()
     ensure_root_policy(catalog, loopback_only=True)
-    policy, created, has_new_key = ensure_root_policy(catalog, loopback_only=False)
-    assert not created
+    policy, has_new_key = ensure_root_policy(catalog, loopback_only=False)
     assert has_new_key
     assert DEVELOPMENT_KEY not in (policy.primary_key, policy.secondary_key)
     assert catalog.policy("", ROOT_POLICY_NAME) == policy
@@ -51,7 +49,7 @@ def test_a_published_key_that_the_file_declares_is_kept() -> None:
     declared = AccessPolicy(ROOT_POLICY_NAME, DEVELOPMENT_KEY, "other", ALL_RIGHTS)
     catalog.put_policy("", declared)
     found = ensure_root_policy(catalog, loopback_only=False, declared=True)
-    assert found == (declared, False, False)
+    assert found == (declared, False)
 
 
 @pytest.mark.rule("SAS-1")

@@ -15,7 +15,7 @@ from partibus.amqp.events import (
     DispositionReceived,
     TransferReceived,
 )
-from partibus.control import sas
+from partibus.client.cbs import sas_token
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME
 from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD
 from partibus.testing.bus import BusBench, ClientBench
@@ -23,7 +23,7 @@ from support.gateway_messages import plain
 
 
 def token(client: ClientBench, resource: str, expires_ms: int) -> str:
-    return sas.sign(f"sb://bus/{resource}", ROOT_POLICY_NAME, DEVELOPMENT_KEY, expires_ms // 1000)
+    return sas_token(f"sb://bus/{resource}", ROOT_POLICY_NAME, DEVELOPMENT_KEY, expires_ms // 1000)
 
 
 def put_token(client: ClientBench, text: str, audience: str) -> int:

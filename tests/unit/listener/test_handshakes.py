@@ -49,7 +49,7 @@ def test_only_so_many_shake_hands_at_once() -> None:
     turns = Turns(most=2)
     asked = [turns.ask() for _ in range(4)]
     assert turns.begun == asked[:2]
-    assert turns.handshakes.shaking_count == 2
+    assert len(turns.handshakes._shaking) == 2
 
 
 def test_few_begin_in_one_turn_of_the_loop() -> None:
@@ -72,7 +72,7 @@ def test_the_newest_has_the_next_turn() -> None:
     turns.handshakes.end(third)
     assert turns.begun == [first, third, second]
     turns.handshakes.end(second)
-    assert turns.handshakes.shaking_count == 0
+    assert not turns.handshakes._shaking
 
 
 def test_a_slow_one_makes_room_only_when_it_is_slow() -> None:

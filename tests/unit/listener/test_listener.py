@@ -203,7 +203,7 @@ async def test_half_handshakes_do_not_keep_others_from_theirs(front: Front, dial
         half.append(await dial())
         half[-1][1].write(b"\x16\x03\x01\x02\x00\x01")
         await front.until(lambda count=count: front.listener.socket_count == count)
-    assert front.listener._handshakes.shaking_count == 2
+    assert len(front.listener._handshakes._shaking) == 2
     front.clock.advance(PATIENCE_MS)
     reader, writer = await dial(front.trusting())
     writer.write(HEADER)

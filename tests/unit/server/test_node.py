@@ -76,7 +76,7 @@ async def test_entities_come_change_and_go(bench: Bench) -> None:
         await node.live.delete("q")
         assert await totals(node) == [0, 0, 0]
         assert not node._machines and not node._lanes._local
-        assert node.gateway.namespace.fragment_count == 0
+        assert not list(node.gateway.namespace.fragments())
         with pytest.raises(EntityNotFound):
             node.gateway.namespace.resolve(parse_address("q"))
         await node.live.create("t", TopicSpec())

@@ -12,8 +12,6 @@ from typing import Final
 
 # --- element codes of an `Array` that are spoken of by name [1.6] -----------------------------
 
-NULL: Final = 0x40
-BOOLEAN: Final = 0x56
 INT: Final = 0x71
 LONG: Final = 0x81
 TIMESTAMP: Final = 0x83

@@ -10,8 +10,8 @@ from partibus.cli.failures import CommandFailed, say
 from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
 from partibus.cli.remote import RemoteServer
-from partibus.client.atom import subscription_path
 from partibus.client.errors import AtomError
+from partibus.domain.address import subscription_path
 from partibus.server.failure import EXIT_USAGE
 
 

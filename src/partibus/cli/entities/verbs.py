@@ -18,6 +18,7 @@ from partibus.cli.options import AsJson, Yes
 from partibus.cli.quantities import format_bytes
 from partibus.cli.tables import print_list, print_table
 from partibus.client.entity_fields import FIELDS, Kind
+from partibus.domain.address import subscription_path
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -58,7 +59,7 @@ def entity_app(kind: Kind) -> typer.Typer:
 def path_of(kind: Kind, given: dict[str, Any]) -> str:
     """The path of the entity that the arguments name."""
     if kind == "subscription":
-        return f"{given['topic']}/Subscriptions/{given['name']}"
+        return subscription_path(given["topic"], given["name"])
     return str(given["name"])
 
 

@@ -117,7 +117,7 @@ async def open_receiver(bus: Bus, wish: Reception) -> AsyncIterator[Receiver | N
     else:
         wait_ms = round((SESSION_SECONDS if wish.wait_s is None else wish.wait_s) * 1000)
         try:
-            taken = await bus.session(
+            receiver = await bus.session(
                 wish.path, wish.session_id, delete=wish.delete, wait_ms=max(1, wait_ms)
             )
         except RemoteError as error:
@@ -125,7 +125,6 @@ async def open_receiver(bus: Bus, wish: Reception) -> AsyncIterator[Receiver | N
                 raise
             yield None
             return
-        receiver = taken.receiver
     try:
         yield receiver
     finally:

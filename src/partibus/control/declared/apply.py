@@ -5,7 +5,7 @@ deleted; all of it becomes durable at once or not at all. Refusals of the catalo
 and path of the declaration. Called by the server at its start.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from partibus.control.catalog import Catalog
 from partibus.control.declared.definitions import Definitions, EntityDefinition, PolicyDefinition
@@ -20,42 +20,21 @@ from partibus.domain.refusal import PropertyRefused
 from partibus.rules.check import check_rule
 
 
-@dataclass(slots=True, frozen=True)
-class Applied:
-    """The paths that a file created, changed, and found unchanged."""
-
-    created: tuple[str, ...]
-    updated: tuple[str, ...]
-    unchanged: tuple[str, ...]
-
-
-def apply_definitions(catalog: Catalog, definitions: Definitions) -> Applied:
+def apply_definitions(catalog: Catalog, definitions: Definitions) -> None:
     """Create what is missing and update what differs, all or nothing."""
     source = definitions.source
-    created: list[str] = []
-    updated: list[str] = []
-    unchanged: list[str] = []
     with catalog.batch():
-        placed: list[tuple[EntityDefinition, EntityRecord]] = []
-        for entity in definitions.entities:
-            before = catalog.lookup(entity.path)
-            record = _apply_entity(catalog, source, entity, before)
-            placed.append((entity, record))
-            changed = updated if record is not before else unchanged
-            (created if before is None else changed).append(record.path)
+        placed = [(one, _apply_entity(catalog, source, one)) for one in definitions.entities]
         for entity, record in placed:
             _check_targets(catalog, source, entity, record)
         for policy in definitions.policies:
             _apply_policy(catalog, source, policy)
-    return Applied(tuple(created), tuple(updated), tuple(unchanged))
 
 
 def _apply_entity(
-    catalog: Catalog,
-    source: DefinitionSource,
-    entity: EntityDefinition,
-    before: EntityRecord | None,
+    catalog: Catalog, source: DefinitionSource, entity: EntityDefinition
 ) -> EntityRecord:
+    before = catalog.lookup(entity.path)
     if isinstance(entity.spec, SubscriptionSpec):
         for place, rule in zip(entity.rule_places, entity.spec.rules, strict=False):
             try:

@@ -15,7 +15,7 @@ from partibus.control.lane_placement import Move, place_lanes, planned_moves
 from partibus.control.postgres import lane_seen, lease_rows
 from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow
 from partibus.control.postgres.listening import Listening
-from partibus.control.postgres.session import ControlSession, prepare
+from partibus.control.postgres.session import ControlSession
 from partibus.domain.errors import ArgumentError
 
 POLL_S: Final = 1.0
@@ -60,12 +60,6 @@ class ClusterOperations:
 
     def __init__(self, dsn: str) -> None:
         self._session = ControlSession(dsn, "operations")
-
-    async def prepare(self, lanes: int, databases: int) -> None:
-        """Create the tables, and at least this many lanes over this many databases; an existing
-        lane stays in its database."""
-        await asyncio.to_thread(prepare, self._session.dsn)
-        await self._session.run(partial(lease_rows.add_lanes, lanes=lanes, databases=databases))
 
     async def close(self) -> None:
         """Close the connection."""

@@ -5,6 +5,7 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 
 from typing import Final
 
+from partibus.fragment import records as kinds
 from partibus.fragment.feature import (
     MARKS_SECTION,
     OUTBOX_SECTION,
@@ -14,15 +15,6 @@ from partibus.fragment.feature import (
 )
 from partibus.fragment.outbox import changes, commands, departures, fencing, records, transfers
 from partibus.fragment.queue.table import MessageTable
-from partibus.fragment.records import (
-    BROUGHT_BACK,
-    DEPARTED,
-    FENCED,
-    HANDED_OVER,
-    REDIRECTED,
-    TAKEN,
-    TRANSFERRED,
-)
 from partibus.fragment.state import State
 
 
@@ -51,13 +43,13 @@ OUTBOX: Final = Feature(
         changes.Fencing: (fencing.fenced, fencing.abort_fence),
     },
     replays={
-        DEPARTED: records.replay_departed,
-        TRANSFERRED: records.replay_transferred,
-        HANDED_OVER: records.replay_handed_over,
-        BROUGHT_BACK: records.replay_brought_back,
-        REDIRECTED: records.replay_redirected,
-        TAKEN: records.replay_taken,
-        FENCED: records.replay_fenced,
+        kinds.DEPARTED: records.replay_departed,
+        kinds.TRANSFERRED: records.replay_transferred,
+        kinds.HANDED_OVER: records.replay_handed_over,
+        kinds.BROUGHT_BACK: records.replay_brought_back,
+        kinds.REDIRECTED: records.replay_redirected,
+        kinds.TAKEN: records.replay_taken,
+        kinds.FENCED: records.replay_fenced,
     },
     sections=(
         SnapshotSection(UNPAGED_OUTBOX_SECTION, records.load_unpaged_outbox),

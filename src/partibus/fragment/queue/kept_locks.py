@@ -27,10 +27,9 @@ def dump_locks(state: State) -> bytes:
     return b"".join(parts)
 
 
-def restore_locks(state: State, now_ms: int) -> int:
-    """Restore the locks whose time is not up; returns how many there are."""
+def restore_locks(state: State, now_ms: int) -> None:
+    """Restore the locks whose time is not up."""
     data, state.kept_locks = state.kept_locks, b""
-    count = 0
     # The first to lapse comes first, as in a subqueue.
     for until_ms, number, is_deferred, sequence, token in sorted(_LOCK.iter_unpack(data)):
         subqueue = state.subqueues[number]
@@ -41,7 +40,5 @@ def restore_locks(state: State, now_ms: int) -> int:
             continue
         held.deferred = bool(is_deferred)
         subqueue.lock(held, token, until_ms)
-        count += 1
         if until_ms > now_ms + state.spec.lock_duration_ms:
             subqueue.shorten_locks(now_ms, until_ms)
-    return count

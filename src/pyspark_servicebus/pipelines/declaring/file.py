@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from partibus.domain.address import subscription_path
 from partibus.domain.toml_lines import TomlLines
 from pyspark_servicebus.options import SINK_OPTIONS, SOURCE_OPTIONS
 from pyspark_servicebus.pipelines.declaring.schedule import Schedule
@@ -286,7 +287,7 @@ class _Reader:
         queue, topic = source.pop("queue", None), source.pop("topic", None)
         subscription = source.pop("subscription", None)
         if topic is not None and queue is None and subscription is not None:
-            return f"{topic}/Subscriptions/{subscription}"
+            return subscription_path(topic, subscription)
         if queue is None or topic is not None:
             raise SettingsError("source: write queue, or topic and subscription.")
         return queue

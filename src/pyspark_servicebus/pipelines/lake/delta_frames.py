@@ -24,14 +24,14 @@ _TOLD: Final = "path string, rows bigint, bytes bigint"
 _TOLD_SCHEMA: Final = arrow_of(_TOLD)
 
 
-def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -> bool:
-    """Add a batch to the table, once; returns whether this call did it."""
+def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -> None:
+    """Add a batch to the table, once."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     table = make_table(lake, schema)
     if has_commit(table, query_id, batch_id):
-        return False
+        return
     known = {field.name for field in table.schema().fields}
     if known != set(schema.names):
         raise PipelineFailed(
@@ -41,7 +41,6 @@ def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -
     reported = frame.mapInArrow(_task_writer(lake, query_id, batch_id, schema), _TOLD).collect()
     actions = [added(row.path, row.bytes, {"numRecords": row.rows}) for row in reported]
     commit(table, actions, query_id, batch_id)
-    return True
 
 
 def _task_writer(

@@ -54,7 +54,7 @@ class StagedFile:
 
     def __init__(self, lake: Lake, staged: str, folder: str, window: str, schema: pa.Schema):
         self.lake, self.staged, self.folder = lake, staged, folder
-        self._window, self._schema = window, schema
+        self._window = window
         self._spans: dict[int, tuple[int, int, int, int, int]] = {}
         """Of each fragment: first and last number, rows, first and last time."""
         self._waiting: list[pa.Table] = []

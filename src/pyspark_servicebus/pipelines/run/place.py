@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from partibus.domain.address import subscription_path
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 if TYPE_CHECKING:
@@ -116,8 +117,6 @@ class BusPlace:
 
     def entities(self) -> list[EntityInfo]:
         """Every queue, topic and subscription, in this order."""
-        from partibus.client.atom import subscription_path
-
         with self.admin() as admin:
             queues = [EntityInfo(found["name"], "queue", found) for found in admin.list("queue")]
             topics = [EntityInfo(found["name"], "topic", found) for found in admin.list("topic")]

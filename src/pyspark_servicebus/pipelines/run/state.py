@@ -81,12 +81,11 @@ def write_atomically(file: Path, text: str) -> None:
         raise
 
 
-def save_state(directory: Path, state: PipelineState) -> Path:
+def save_state(directory: Path, state: PipelineState) -> None:
     """Replace the file of a pipeline."""
     file = directory / f"{checked_name(state.name)}.json"
     table = {"version": STATE_VERSION, "status": state.status, **dataclasses.asdict(state)}
     write_atomically(file, json.dumps(table, indent=2) + "\n")
-    return file
 
 
 def load_state(file: Path) -> PipelineState | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from partibus.control.catalog import Catalog
-from partibus.control.declared.apply import Applied, apply_definitions
+from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.definitions import parse_toml
 from partibus.domain.entity import QueueSpec, RuleSpec, SubscriptionSpec
 from partibus.domain.errors import ConfigError
@@ -15,8 +15,8 @@ from partibus.domain.limits import EMULATOR, SELFHOST, Profile
 FILE = Path("bus.toml")
 
 
-def apply(catalog: Catalog, text: str) -> Applied:
-    return apply_definitions(catalog, parse_toml(FILE, text))
+def apply(catalog: Catalog, text: str) -> None:
+    apply_definitions(catalog, parse_toml(FILE, text))
 
 
 def complaint(text: str, catalog: Catalog | None = None, profile: Profile = SELFHOST) -> str:
@@ -31,16 +31,18 @@ TWO = '[[queue]]\nname = "a"\n[[queue]]\nname = "b"\n'
 def test_missing_entities_are_created_and_the_rest_is_left_alone() -> None:
     catalog = Catalog()
     other = catalog.create("other", QueueSpec(max_delivery_count=7))
-    assert apply(catalog, TWO) == Applied(("a", "b"), (), ())
-    assert apply(catalog, TWO) == Applied((), (), ("a", "b"))
-    assert catalog.lookup("other") is other
+    apply(catalog, TWO)
+    made = [catalog.entity("a"), catalog.entity("b")]
+    apply(catalog, TWO)
+    assert [catalog.lookup(path) for path in ("a", "b", "other")] == [*made, other]
+    assert catalog.lookup("other") is other and catalog.lookup("a") is made[0]
 
 
 def test_mutable_differences_are_updated() -> None:
     catalog = Catalog()
     apply(catalog, TWO)
     before = catalog.entity("a")
-    assert apply(catalog, TWO + 'lock_duration = "PT5S"\n') == Applied((), ("b",), ("a",))
+    apply(catalog, TWO + 'lock_duration = "PT5S"\n')
     assert catalog.entity("b").queue.lock_duration_ms == 5_000
     assert catalog.entity("a") is before
 
@@ -166,7 +168,7 @@ def test_subscription_rules_are_replaced_as_declared() -> None:
     text = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
     rule = '[[topic.subscription.rule]]\nname = "r"\nsql_filter = "a = 1"\n'
     apply(catalog, text)
-    assert apply(catalog, text + rule).updated == ("t/Subscriptions/s",)
+    apply(catalog, text + rule)
     (found,) = catalog.entity("t/Subscriptions/s").spec.rules  # type: ignore[union-attr]
     assert found.name == "r"
 
@@ -178,8 +180,9 @@ def test_rules_of_clients_stay_where_the_file_declares_none() -> None:
     path = "t/Subscriptions/s"
     spec = catalog.entity(path).spec
     assert isinstance(spec, SubscriptionSpec)
-    catalog.update(path, replace(spec, rules=(RuleSpec(name="mine"),)))
-    assert apply(catalog, text) == Applied((), (), ("t", path))
+    changed = catalog.update(path, replace(spec, rules=(RuleSpec(name="mine"),)))
+    apply(catalog, text)
+    assert catalog.entity(path) is changed
     apply(catalog, text + "max_delivery_count = 3\n")
     spec = catalog.entity(path).spec
     assert isinstance(spec, SubscriptionSpec)

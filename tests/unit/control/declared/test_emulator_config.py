@@ -130,7 +130,8 @@ def test_a_file_with_everything_is_read_and_applied(profile: Profile) -> None:
     assert isinstance(everything, SubscriptionSpec)
     assert [rule.filter_type for rule in everything.rules] == [FilterType.TRUE]
     catalog = Catalog(profile=profile)
-    assert len(apply_definitions(catalog, definitions).created) == 6
+    apply_definitions(catalog, definitions)
+    assert len(catalog.entities()) == 6
 
 
 @pytest.mark.rule("EMU-11")

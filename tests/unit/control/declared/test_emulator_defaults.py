@@ -51,7 +51,9 @@ def test_they_are_the_vendors(profile: Profile) -> None:
             action="SET sys.To = 'Entity'",
         ),
     )
-    assert len(apply_definitions(Catalog(profile=profile), definitions).created) == 6
+    catalog = Catalog(profile=profile)
+    apply_definitions(catalog, definitions)
+    assert len(catalog.entities()) == 6
 
 
 def _correlation(name: str, conditions: CorrelationFilter) -> RuleSpec:

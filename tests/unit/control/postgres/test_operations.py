@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 import psycopg
 import pytest
 
 from partibus.control.lane_placement import Move
 from partibus.control.ownership import NodeAddress
+from partibus.control.postgres import lease_rows
 from partibus.control.postgres.operations import ClusterOperations
 from partibus.control.postgres.ownership import PostgresOwnership
+from partibus.control.postgres.session import prepare
 from partibus.domain.errors import ArgumentError
 
 pytestmark = pytest.mark.group("postgres")
@@ -19,10 +22,16 @@ LANES = 6
 Join = Callable[[], Awaitable[PostgresOwnership]]
 
 
+async def add_lanes(operations: ClusterOperations, lanes: int, databases: int) -> None:
+    add = partial(lease_rows.add_lanes, lanes=lanes, databases=databases)
+    await operations._session.run(add)
+
+
 @pytest.fixture
 async def operations(database: str) -> AsyncIterator[ClusterOperations]:
     operations = ClusterOperations(database)
-    await operations.prepare(LANES, 2)
+    await asyncio.to_thread(prepare, database)
+    await add_lanes(operations, LANES, 2)
     yield operations
     await operations.close()
 
@@ -156,7 +165,7 @@ async def test_a_rebalance_says_what_is_to_move(
 async def test_lanes_that_are_there_stay_in_their_database(
     operations: ClusterOperations,
 ) -> None:
-    await operations.prepare(LANES + 3, 3)
+    await add_lanes(operations, LANES + 3, 3)
     databases = [lane.database for lane in (await operations.status()).lanes]
     assert databases == [0, 1, 0, 1, 0, 1, 0, 1, 2]
 

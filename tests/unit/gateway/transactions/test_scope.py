@@ -5,7 +5,7 @@ import pytest
 from partibus.amqp.codec.encode import encode_value
 from partibus.amqp.delivery import Accepted
 from partibus.amqp.events import DetachReceived
-from partibus.control import sas
+from partibus.client.cbs import sas_token
 from partibus.domain.partition_key import fragment_index
 from support.gateway_messages import in_session, keyed, plain, via
 from support.transaction_bench import refused
@@ -228,7 +228,7 @@ def test_send_via_outside_of_a_transaction_is_a_send(bus: TransactionBus) -> Non
 def test_send_via_needs_rights_for_both(bus: TransactionBus, path: str) -> None:
     client = bus.bus.client(plain=False)
     key = "SAS_KEY_VALUE"
-    token = sas.sign(f"sb://bus/{path}", "RootManageSharedAccessKey", key, 4_000_000_000)
+    token = sas_token(f"sb://bus/{path}", "RootManageSharedAccessKey", key, 4_000_000_000)
     client.connection.grants.put_token(token, f"sb://bus/{path}", bus.bus.clock.now_ms())
     properties: dict[str, object] = {TRANSFER_DESTINATION: "other"}
     client.attach("q", sends=True, properties=properties)

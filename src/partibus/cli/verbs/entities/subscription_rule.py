@@ -17,6 +17,7 @@ from partibus.cli.confirming import confirm
 from partibus.cli.options import AsJson, Yes
 from partibus.cli.tables import print_list
 from partibus.cli.verbs.entities import rule as rule_trial
+from partibus.domain.address import subscription_path
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -71,7 +72,7 @@ class Owner(NamedTuple):
 
     @property
     def path(self) -> str:
-        return f"{self.topic}/Subscriptions/{self.subscription}"
+        return subscription_path(*self)
 
 
 def _rule_fields(
