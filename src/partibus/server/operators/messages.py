@@ -79,7 +79,7 @@ class MessageService:
     @asynccontextmanager
     async def _bus(self, token: str | None) -> AsyncIterator[Bus]:
         if not token:
-            raise Unauthorized("A token is needed in the header Authorization.")
+            raise Unauthorized("A token is needed in the Authorization header.")
         try:
             async with inside_bus(self._gateway, token) as bus:
                 yield bus

@@ -270,7 +270,8 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = ["Read"]\n',
-            "bus.toml:4: policy[0].rights: 'Read' is not a right; allowed: Manage, Send, Listen.",
+            "bus.toml:4: policy[0].rights: 'Read' is not a valid right; allowed: Manage, Send, "
+            "Listen.",
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = "Send"\n',
