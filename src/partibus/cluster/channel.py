@@ -208,7 +208,7 @@ class PeerChannel(asyncio.Protocol):
         while end - offset >= _HEAD_BYTES:
             (length,) = _LENGTH.unpack_from(data, offset)
             if length > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {length} bytes")
+                raise ValueError(f"a frame of {length} bytes exceeds {FRAME_BYTES_MAX}")
             begin = offset + _HEAD_BYTES
             if end - begin < length:
                 need = _HEAD_BYTES + length

@@ -103,7 +103,7 @@ class Room:
         free, needed = self.free_bytes >> 20, self.needed_bytes >> 20
         return (
             f"The disk of the store is almost full: {free} MiB are free, and {needed} MiB are kept "
-            "for receiving and settling. No messages are taken until there is room: receive or "
+            "for receiving and settling. No messages are accepted until there is room: receive or "
             "purge messages, or free space on the disk, then send again."
         )
 

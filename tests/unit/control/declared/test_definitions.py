@@ -231,7 +231,7 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             QUEUES + '[[queue]]\nname = "A"\n',
-            "bus.toml:7: queue[2].name: 'A' is declared already, in line 1.",
+            "bus.toml:7: queue[2].name: 'A' is already declared, in line 1.",
         ),
         (
             QUEUES + "enable_partitioning = true\npartition_count = 1\n",

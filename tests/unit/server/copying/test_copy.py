@@ -378,7 +378,7 @@ async def test_a_lane_that_went_back_is_not_copied_until_somebody_accepts_it(
         await asyncio.to_thread(copied, cluster, tmp_path / "back")
     async with cluster_service(cluster) as service:
         await service.accept(1)
-        with pytest.raises(ArgumentError, match="There is no note of lane 1"):
+        with pytest.raises(ArgumentError, match="Lane 1 has no note to give up"):
             await service.accept(1)
     await asyncio.to_thread(copied, cluster, tmp_path / "back")
     assert await asyncio.to_thread(same, data, tmp_path / "back")
