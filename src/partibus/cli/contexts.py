@@ -88,7 +88,7 @@ def is_private(file: Path) -> bool:
 
 
 def _text(contexts: Contexts) -> str:
-    lines = ["# Connections of the partibus command; it holds keys, so keep it to yourself."]
+    lines = ["# Connections of the partibus command. This file holds keys: keep it private."]
     if contexts.current is not None:
         lines.append(f"current = {json.dumps(contexts.current)}")
     for name, context in sorted(contexts.named.items()):

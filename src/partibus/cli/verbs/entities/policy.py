@@ -39,7 +39,7 @@ OnEntity = Annotated[
         "--entity",
         "-e",
         metavar="ENTITY",
-        help="Of this queue or topic. (default: of the namespace)",
+        help="The queue or topic of the policy. (default: the namespace)",
         autocompletion=complete_entity,
         show_default=False,
     ),
