@@ -76,7 +76,7 @@ def check_source(given: Given, transport: str, mode: str, is_stream: bool) -> No
 def _check_deferclaim(given: Given) -> None:
     given.complain(
         not given.text("claimOwner"),
-        "claimOwner: mode=deferclaim needs a name of your own for this query, the same after a "
+        "claimOwner: mode=deferclaim needs a name for this query, the same after a "
         "restart; for example the name of the job.",
     )
     given.complain(

@@ -42,7 +42,7 @@ class Contexts:
             return self.named[name]
         known = ", ".join(sorted(self.named)) or "none"
         raise CommandFailed(
-            f"there is no context '{name}'; there are: {known}. Make one with: partibus context"
+            f"there is no context '{name}'; existing: {known}. Make one with: partibus context"
             " add NAME",
             EXIT_NOT_FOUND,
         )

@@ -196,7 +196,7 @@ class PeerChannel(asyncio.Protocol):
                 self._take_frames()
             except Exception:
                 # After a row that could not be handled nothing can be trusted.
-                log.exception("a frame of another worker could not be processed")
+                log.exception("a frame from another worker could not be processed")
                 self.abort()
 
     def _take_frames(self) -> None:

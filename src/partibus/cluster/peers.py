@@ -316,7 +316,7 @@ def _failures_of(name: str) -> Iterator[None]:
     except BusError:
         raise
     except Exception as cause:
-        log.exception("the request '%s' of another worker failed", name)
+        log.exception("the request '%s' from another worker failed", name)
         raise BusError(f"The request '{name}' to another process failed; see the log.") from cause
 
 

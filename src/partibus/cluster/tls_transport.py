@@ -139,7 +139,7 @@ class _TlsDoor:
                 sock, address = await self.loop.sock_accept(self.sock)
             except OSError as error:
                 self._room.release()
-                log.error("a connection of another node could not be accepted: %s", error)
+                log.error("a connection from another node could not be accepted: %s", error)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             task = self.loop.create_task(self._admit(sock, str(address[0])))

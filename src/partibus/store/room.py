@@ -84,7 +84,7 @@ class Room:
         try:
             self.free_bytes, total_bytes = self._disk.room(self._directory)
         except OSError as error:
-            _log.info("%s: the file system does not say what is free: %r", self._directory, error)
+            _log.info("%s: the free space on the disk is not known: %r", self._directory, error)
             return False
         self.needed_bytes = self._free_min.of(total_bytes)
         was_short = self.is_short
@@ -126,7 +126,7 @@ class Room:
                 self._disk.close(fd)
             self.reserve_bytes = size
         except OSError as error:
-            _log.info("%s: no reserve could be taken: %r", self._directory, error)
+            _log.info("%s: no disk space could be reserved: %r", self._directory, error)
             self._disk.remove(self._directory / RESERVE_NAME)
 
 

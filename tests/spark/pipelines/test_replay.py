@@ -302,5 +302,5 @@ def test_what_cannot_be_replayed(spark: SparkSession, bus: Bus, tmp_path: Path) 
     assert replay(spark, fixed).rows == 1
     file = tmp_path / "other.json"
     file.write_text("{}")
-    with pytest.raises(SettingsError, match="no positions of a replay"):
+    with pytest.raises(SettingsError, match="the positions of a replay"):
         replay(spark, replay_settings(bus, lake, queue, state=str(file)))
