@@ -150,7 +150,7 @@ def adopt(
 ) -> None:
     """Join a catalog and stores that a server refuses because they do not belong together.
 
-    Use it when the catalog is lost, outdated or from another namespace, or a store is. A
+    Use it when the catalog is lost or outdated, or when it or a store is from another namespace. A
     fragment that the catalog does not know becomes a queue: recovered-fragment-17. Copy the data
     directory first.
 

@@ -60,7 +60,7 @@ def _tiles(report: TrafficReport) -> list[tuple[str, str]]:
         oldest = max(age.oldest_s for age in report.ages)
         tiles.append((format_age(oldest), "age of the oldest"))
     elif report.cursors:
-        tiles.append((f"{max(cursor.lag for cursor in report.cursors):,}", "is the largest lag"))
+        tiles.append((f"{max(cursor.lag for cursor in report.cursors):,}", "the largest lag"))
     return tiles
 
 
