@@ -166,7 +166,7 @@ class Flight:
         count = answer["accepted"] + len(answer["refused"])
         if count != waiting.popleft():
             raise BulkError(
-                "amqp:internal-error", f"The bus answered for {count} messages only.", False
+                "amqp:internal-error", f"The bus answered for only {count} messages.", False
             )
         return answer
 

@@ -156,7 +156,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
     sub_queue = given.one_of("subQueue", SUB_QUEUES, "none")
     given.complain(
         mode == "claim" and not owner,
-        "claimOwner: mode=claim needs a name of your own for this query, the same after a "
+        "claimOwner: mode=claim needs a name for this query, the same after a "
         "restart; for example the name of the job.",
     )
     given.complain(
@@ -254,7 +254,7 @@ def _staged(given: Given, deliver: str, is_stream: bool) -> tuple[str, str]:
     writer, batch_id = given.text("writer", "") or "", given.text("batchId", "") or ""
     given.complain(
         deliver == "staged" and not writer,
-        "writer: deliver=staged needs a name of your own for what writes here, one for each query "
+        "writer: deliver=staged needs a name for this writer, its own for each query "
         "or job and the same after a restart; for example the name of the job.",
     )
     given.complain(
@@ -312,7 +312,7 @@ def _positions(given: Given, name: str) -> dict[int, int]:
     try:
         return {int(index): int(number) for index, number in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
-        given.complain(True, f'{name}: write JSON like {{"0": 17, "1": 4}}, not this.')
+        given.complain(True, f'{name}: expected JSON such as {{"0": 17, "1": 4}}.')
         return {}
 
 

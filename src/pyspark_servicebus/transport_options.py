@@ -21,15 +21,15 @@ _INSTEAD: Final = {
     "cursor": "a bus over AMQP keeps no position; write mode=deferclaim, or peek for a snapshot",
     "claim": "a bus over AMQP has no claims; write mode=deferclaim, with claimLocation",
     "peek": "write mode=deferclaim or peeklock; a peek is for spark.read",
-    "deferclaim": "write mode=claim, which the bus does by itself; or transport=amqp",
+    "deferclaim": "write mode=claim, which the bus itself supports; or transport=amqp",
     "peeklock": "write mode=claim, which needs no locks; or transport=amqp",
 }
 _FLIGHT_ALONE: Final = {
     "cursor": "a bus over AMQP keeps no position",
     "retention": "it belongs to a cursor",
     "retentionBytes": "it belongs to a cursor",
-    "claimDuration": "deferred messages are held without a limit of time",
-    "startingPosition": "a read over AMQP takes what is there",
+    "claimDuration": "deferred messages are held without a time limit",
+    "startingPosition": "a read over AMQP reads what is there",
     "startingTimestamp": "filter by enqueued_time instead",
     "startingPositionsByFragment": "filter by sequence_number instead",
     "fragments": "filter by the column fragment instead",
@@ -76,7 +76,7 @@ def check_source(given: Given, transport: str, mode: str, is_stream: bool) -> No
 def _check_deferclaim(given: Given) -> None:
     given.complain(
         not given.text("claimOwner"),
-        "claimOwner: mode=deferclaim needs a name of your own for this query, the same after a "
+        "claimOwner: mode=deferclaim needs a name for this query, the same after a "
         "restart; for example the name of the job.",
     )
     given.complain(

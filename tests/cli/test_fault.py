@@ -164,7 +164,7 @@ def test_latency_is_the_clients_and_not_the_administration_s(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("store", "9", "down"), 4, "There is no store 9; there are 0 to 3."),
+        (("store", "9", "down"), 4, "There is no store 9; the stores are 0 to 3."),
         (("locks", "nope", "drop"), 4, "could not be found"),
         (("throttle", "nope", "--rate", "1/s"), 4, "could not be found"),
         (("worker", "0", "kill"), 1, "--workers 2 or more"),

@@ -93,4 +93,4 @@ def test_a_killed_worker_comes_back_with_its_messages(
     wait_until(lambda: seen(partibus) == ("Available", 2 * FRAGMENTS), "all is there again")
     missing = partibus.try_("fault", "worker", "7", "kill")
     assert missing.code == 2
-    assert "there are 0, 1" in missing.err
+    assert "the workers are 0, 1" in missing.err

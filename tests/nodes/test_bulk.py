@@ -77,7 +77,7 @@ def test_a_fragment_that_is_elsewhere_is_looked_up_again(shared: "TestCluster") 
     with pytest.raises(Refused, match="not served here") as refused:
         bulk.raw_read(locations[0], ticket)
     assert refused.value.retryable
-    with pytest.raises(Refused, match="16 fragments, and no 16") as refused:
+    with pytest.raises(Refused, match="has no fragment 16; it has 16") as refused:
         bulk.ask("parts", "status", fragments=[16])
     assert not refused.value.retryable
 

@@ -183,7 +183,7 @@ def test_an_encrypted_directory_is_copied_with_its_key_alone(tmp_path: Path, con
     refused = copy(str(data), str(plain / "data"))
     assert refused.code == 2 and "is encrypted: give its key" in refused.err
     refused = copy(str(data), str(plain / "data"), *given)
-    assert refused.code == 2 and "give --decrypt if that is meant" in refused.err
+    assert refused.code == 2 and "give --decrypt if that is intended" in refused.err
     assert not plain.exists()
     done = copy(str(data), str(plain / "data"), *given, "--decrypt", "--json")
     assert done.code == 0, done.err

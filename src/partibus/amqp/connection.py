@@ -155,7 +155,7 @@ class Connection:
         if self.closing:
             return
         if len(frame) > self.frame_size_out and self.remote_open is not None:
-            text = f"A frame of {len(frame)} bytes does not fit the peer's max-frame-size."
+            text = f"A frame of {len(frame)} bytes exceeds the peer's max-frame-size."
             self.close(AmqpError(conditions.FRAME_SIZE_TOO_SMALL, text))
             return
         self.out.append(frame)
@@ -221,7 +221,7 @@ class Connection:
             self._fail(
                 AmqpError(
                     conditions.RESOURCE_LIMIT_EXCEEDED,
-                    f"The connection was idle: nothing came for {silence_ms} ms.",
+                    f"The connection was idle: nothing was received for {silence_ms} ms.",
                 ),
                 events,
             )
@@ -267,7 +267,7 @@ class Connection:
             if waiting.have >= waiting.need:
                 self._parse(waiting.take(), 0, events)
         if self._handshake.stage == STAGE_VERDICT and waiting.have > self._frame_size_max:
-            text = "Too much was sent before the SASL outcome."
+            text = "Too much data was sent before the SASL outcome."
             self._fail(AmqpError(conditions.RESOURCE_LIMIT_EXCEEDED, text), events)
         return at
 
@@ -365,7 +365,7 @@ class Connection:
             self._take_open(OpenFrame(FieldReader(buf, at, end)), events)
         elif self.remote_open is None or code < OPEN or code > CLOSE:
             raise ProtocolError(
-                conditions.CONNECTION_FRAMING_ERROR, f"Frame 0x{code:x} came out of place."
+                conditions.CONNECTION_FRAMING_ERROR, f"Frame 0x{code:x} is not allowed now."
             )
         elif code == BEGIN:
             self._take_begin(channel, BeginFrame(FieldReader(buf, at, end)), events)
@@ -388,7 +388,7 @@ class Connection:
 
     def _take_open(self, frame: OpenFrame, events: list[Event]) -> None:
         if self.remote_open is not None:
-            raise ProtocolError(conditions.ILLEGAL_STATE, "The connection is open already.")
+            raise ProtocolError(conditions.ILLEGAL_STATE, "The connection is already open.")
         if frame.max_frame_size < FRAME_SIZE_MIN:
             raise ProtocolError(
                 conditions.INVALID_FIELD, f"max-frame-size must be at least {FRAME_SIZE_MIN}."
@@ -401,7 +401,7 @@ class Connection:
     def _take_begin(self, channel: int, frame: BeginFrame, events: list[Event]) -> None:
         if channel > self.settings.channel_max:
             raise ProtocolError(
-                conditions.CONNECTION_FRAMING_ERROR, "A channel is above the channel-max."
+                conditions.CONNECTION_FRAMING_ERROR, "The channel number is above channel-max."
             )
         if channel in self._channels_in:
             raise ProtocolError(conditions.NOT_ALLOWED, f"Channel {channel} is in use.")
@@ -409,7 +409,7 @@ class Connection:
             session = self.sessions.get(frame.remote_channel)
             if session is None or session.remote_channel >= 0:
                 raise ProtocolError(
-                    conditions.NOT_ALLOWED, "A begin answers a session that was not begun."
+                    conditions.NOT_ALLOWED, "A begin frame answers a session that was never begun."
                 )
             session.take_begin(channel, frame)
             self._channels_in[channel] = session
@@ -430,7 +430,7 @@ class Connection:
         while channel in self.sessions:
             channel += 1
         if channel > remote_max:
-            raise ProtocolError(conditions.RESOURCE_LIMIT_EXCEEDED, "The channels are used up.")
+            raise ProtocolError(conditions.RESOURCE_LIMIT_EXCEEDED, "All channels are in use.")
         return channel
 
     def _take_end(self, session: Session, error: AmqpError | None, events: list[Event]) -> None:
@@ -448,7 +448,7 @@ class Connection:
 
     def _take_close(self, error: AmqpError | None, events: list[Event]) -> None:
         if self.remote_open is None:
-            raise ProtocolError(conditions.CONNECTION_FRAMING_ERROR, "A close came before open.")
+            raise ProtocolError(conditions.CONNECTION_FRAMING_ERROR, "Close came before open.")
         self.close(None)
         self._stop()
         events.append(CloseReceived(error))
@@ -485,7 +485,7 @@ class Connection:
 
 def _bad_frame(size: int, size_max: int, doff: int, kind: int) -> AmqpError:
     if size > size_max:
-        text = f"A frame of {size} bytes is above the maximum of {size_max}."
+        text = f"A frame of {size} bytes exceeds the maximum of {size_max} bytes."
     else:
         text = f"A frame is malformed: size {size}, data offset {doff}, type {kind}."
     return AmqpError(conditions.CONNECTION_FRAMING_ERROR, text)

@@ -80,7 +80,7 @@ def decode_disposition(
             first = 0
             at += 1
         else:
-            raise DecodeError("the first of a disposition is not a uint")
+            raise DecodeError("the field first of a disposition is not a uint")
         read = 2
         last = first
         if at < stop:
@@ -98,7 +98,7 @@ def decode_disposition(
                 last = 0
                 at += 1
             else:
-                raise DecodeError("the last of a disposition is not a uint")
+                raise DecodeError("the field last of a disposition is not a uint")
     except (IndexError, struct.error):
         raise DecodeError("a disposition is cut short") from None
     if at > stop or stop > end:

@@ -77,7 +77,7 @@ class Handshake:
         code, at = decode_descriptor(buf, at, end)
         if code != sasl.EXPECTED.get((self._initiator, self._frames)):
             raise ProtocolError(
-                conditions.CONNECTION_FRAMING_ERROR, f"SASL frame 0x{code:x} came out of place."
+                conditions.CONNECTION_FRAMING_ERROR, f"SASL frame 0x{code:x} is not allowed now."
             )
         self._frames += 1
         fields = FieldReader(buf, at, end)

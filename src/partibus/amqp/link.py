@@ -234,7 +234,7 @@ class Link:
         self, payload: bytes, tag: bytes, settled: bool, message_format: int, context: object
     ) -> Delivery:
         """Send a message; takes one credit. Order is kept even when the session is full."""
-        assert self.attached and self.credit > 0, "sending takes an attached link with credit"
+        assert self.attached and self.credit > 0, "sending needs an attached link with credit"
         delivery = Delivery(self, tag, settled, message_format, context)
         self.delivery_count = (self.delivery_count + 1) & _MASK
         self.credit -= 1
@@ -245,7 +245,7 @@ class Link:
         self, payload: bytes, tag: bytes, state: bytes, context: object
     ) -> Delivery:
         """Send a message unsettled with a delivery state, as part of a transaction [4.4.1]."""
-        assert self.attached and self.credit > 0, "sending takes an attached link with credit"
+        assert self.attached and self.credit > 0, "sending needs an attached link with credit"
         delivery = Delivery(self, tag, False, 0, context)
         self.delivery_count = (self.delivery_count + 1) & _MASK
         self.credit -= 1
@@ -363,7 +363,7 @@ class Link:
                 raise LinkError(
                     self,
                     conditions.INVALID_FIELD,
-                    "A message begins with a delivery-id and a delivery-tag of up to 32 bytes.",
+                    "A message must begin with a delivery-id and a delivery-tag of up to 32 bytes.",
                 )
             self._count_transfer()
             if tail.whole:
@@ -400,7 +400,7 @@ class Link:
             raise LinkError(
                 self,
                 conditions.LINK_TRANSFER_LIMIT_EXCEEDED,
-                "Messages came without credit. Wait for a flow before sending.",
+                "Messages were sent without credit. Wait for a flow before sending.",
             )
 
     def _assemble(

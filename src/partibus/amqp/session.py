@@ -192,7 +192,7 @@ class Session:
     def take_attach(self, frame: AttachFrame, events: list[Event]) -> None:
         if frame.handle > self.connection.settings.handle_max:
             raise ProtocolError(
-                conditions.CONNECTION_FRAMING_ERROR, "A handle is above the handle-max."
+                conditions.CONNECTION_FRAMING_ERROR, "The handle is above handle-max."
             )
         if frame.handle in self._remote_handles:
             raise SessionError(conditions.SESSION_HANDLE_IN_USE, "The handle is in use.")
@@ -228,7 +228,7 @@ class Session:
         while handle in self.links:
             handle += 1
         if handle > self.remote_handle_max:
-            raise SessionError(conditions.RESOURCE_LIMIT_EXCEEDED, "The handles are used up.")
+            raise SessionError(conditions.RESOURCE_LIMIT_EXCEEDED, "All handles are in use.")
         return handle
 
     def take_detach(self, frame: DetachFrame, events: list[Event]) -> None:
@@ -291,7 +291,7 @@ class Session:
         if link.detach_sent:
             return
         if link.is_sender:
-            raise LinkError(link, conditions.NOT_ALLOWED, "A transfer came from a receiver.")
+            raise LinkError(link, conditions.NOT_ALLOWED, "A receiver cannot send a transfer.")
         link.take_transfer(delivery_id, tag, tail, buf, payload_at, end, events)
 
     # --- flow and dispositions ----------------------------------------------------------------

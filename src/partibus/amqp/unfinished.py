@@ -142,7 +142,7 @@ class Unfinished:
             raise LinkError(
                 link,
                 conditions.RESOURCE_LIMIT_EXCEEDED,
-                "Too many bytes in unfinished messages. Finish one before starting another.",
+                "Unfinished messages use too much memory. Finish one before starting another.",
             )
 
     def forget(self, link: "Link") -> None:
@@ -168,7 +168,7 @@ class Unfinished:
         for link, assembly in self._by_link.items():
             if now_ms - assembly.progress_ms >= UNFINISHED_MS_MAX:
                 text = (
-                    f"A message was not finished: after {assembly.size} bytes nothing followed for "
+                    f"A message was not finished: after {assembly.size} bytes nothing arrived for "
                     f"{UNFINISHED_MS_MAX // 1000} s. Send it again."
                 )
                 ended.append((link, AmqpError(conditions.MICROSOFT_TIMEOUT, text)))

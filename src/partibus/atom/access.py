@@ -35,7 +35,7 @@ class Permission:
         token = self._headers.get(AUTHORIZATION)
         if not token:
             raise TokenRefused(
-                "The header Authorization is missing; sign a token with a policy that has the "
+                "The Authorization header is missing; sign a token with a policy that has the "
                 "right Manage.",
                 MISSING_TOKEN,
             )

@@ -166,7 +166,7 @@ def _has_long_body(request: Request) -> bool:
 def _caller(request: Request) -> Caller:
     host = request.headers.get("host", "localhost")
     if not _HOST.fullmatch(host):
-        raise ArgumentError("The header Host is not the name of a host.")
+        raise ArgumentError("The Host header is not a valid host name.")
     version = request.query_params.get("api-version", "")
     path_end = "/" if request.scope["raw_path"].endswith(b"/") else ""
     return Caller(request.scope["scheme"], host, version, path_end)
@@ -184,7 +184,7 @@ def _page(request: Request) -> Page:
     for name in request.query_params:
         # An unknown option could change the meaning of the answer.
         if name.startswith("$") and name.lower() not in _KNOWN_OPTIONS:
-            raise ArgumentError(f"The option '{name}' is not supported; use $skip or $top.")
+            raise ArgumentError(f"The query option '{name}' is not supported; use $skip or $top.")
     top = _number(request, "$top", PAGE_LENGTH_MAX)
     if top == 0:
         raise ArgumentError("$top must be at least 1.")

@@ -36,7 +36,7 @@ def read_policies(description: Description, profile: Profile) -> tuple[AccessPol
 
 def _read(rule: Description) -> AccessPolicy:
     if rule.type_name not in ("", _TYPE):
-        raise PropertyRefused(RULES, f"'{shown(rule.type_name)}' is not a type of rule.")
+        raise PropertyRefused(RULES, f"'{shown(rule.type_name)}' is not a rule type.")
     rights = rule.child("Rights")
     named = () if rights is None else rights.children("AccessRights")
     policy = AccessPolicy(

@@ -86,7 +86,7 @@ def _parse(body: bytes) -> Element:
     try:
         root: Element = fromstring(body, forbid_dtd=True)
     except DefusedXmlException as error:
-        raise ArgumentError("A document type and entities are not allowed.") from error
+        raise ArgumentError("Document types and entities are not allowed in the XML.") from error
     # Encodings unknown to the parser raise one of the last two.
     except (ParseError, LookupError, ValueError) as error:
         raise ArgumentError(f"The request is not well-formed XML: {error}.") from error
@@ -140,7 +140,7 @@ def read_status(name: str, text: str) -> EntityStatus:
     for status in EntityStatus:
         if status.value.lower() == text.strip().lower():
             return status
-    raise PropertyRefused(name, f"'{shown(text)}' is not a status.")
+    raise PropertyRefused(name, f"'{shown(text)}' is not a valid status.")
 
 
 def shown(text: str) -> str:

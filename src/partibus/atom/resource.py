@@ -66,7 +66,7 @@ def parse_resource(raw_path: bytes) -> Resource:
     try:
         path = unquote_to_bytes(raw_path).decode().strip("/")
     except UnicodeDecodeError as error:
-        raise ArgumentError("The path is not UTF-8; escape it as UTF-8.") from error
+        raise ArgumentError("The path is not valid UTF-8; percent-encode it as UTF-8.") from error
     if not path.isprintable():
         raise ArgumentError("The path contains control characters.")
     parts = path.split("/")

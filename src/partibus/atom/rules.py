@@ -46,7 +46,7 @@ def read_rule(description: Description, name: str) -> RuleSpec:
         raise ArgumentError(f"The entry must hold a {RULE}, not '{description.name}'.")
     said = description.text_of("Name")
     if said and name and said.lower() != name.lower():
-        raise PropertyRefused("Name", f"the path says '{name}', the entry '{shown(said)}'.")
+        raise PropertyRefused("Name", f"the path has '{name}', but the entry has '{shown(said)}'.")
     rule = RuleSpec(name=name or said or DEFAULT_RULE_NAME)
     return _with_action(_with_filter(rule, description), description)
 
@@ -65,7 +65,7 @@ def _with_filter(rule: RuleSpec, description: Description) -> RuleSpec:
         if kind == f"{always.value}Filter":
             return replace(rule, filter_type=always, sql_expression=expression)
     if kind != "SqlFilter":
-        raise PropertyRefused("Filter", f"'{shown(kind)}' is not a type of filter.")
+        raise PropertyRefused("Filter", f"'{shown(kind)}' is not a filter type.")
     return replace(
         rule,
         filter_type=FilterType.SQL,
@@ -79,7 +79,7 @@ def _with_action(rule: RuleSpec, description: Description) -> RuleSpec:
     if action is None or action.type_name in ("", "EmptyRuleAction"):
         return rule
     if action.type_name != "SqlRuleAction":
-        raise PropertyRefused("Action", f"'{shown(action.type_name)}' is not a type of action.")
+        raise PropertyRefused("Action", f"'{shown(action.type_name)}' is not an action type.")
     return replace(
         rule,
         action=action.text_of("SqlExpression") or "",

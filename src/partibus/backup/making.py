@@ -100,7 +100,7 @@ def carry_out(plan: Plan, repository: Repository, source: Source, advance: Advan
     for file in plan.missing:
         sha256, length = repository.add(source.chunks(file), advance)
         if length != file.length:
-            raise StoreUnavailable(f"{file.place} came with {length} of {file.length} bytes.")
+            raise StoreUnavailable(f"{file.place}: only {length} of {file.length} bytes arrived.")
         copied.append(FileEntry(file.place, length, sha256, file.stamp))
     for place, content in description.contents.items():
         sha256, length = repository.add([content], advance)

@@ -90,7 +90,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         form = msgspec.json.decode(content, type=dict[str, msgspec.Raw]).get("format")
         if form is None or bytes(form) != str(FORMAT).encode():
             raise StoreCorrupt(
-                f"{name}: a manifest of another format; this release reads {FORMAT}."
+                f"{name}: the manifest has another format; this release reads {FORMAT}."
             )
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.MsgspecError, ValueError) as error:

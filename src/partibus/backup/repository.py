@@ -107,7 +107,7 @@ class Repository:
         if chosen not in ids:
             raise ArgumentError(
                 f"{self.directory} has no backup '{chosen}'; `partibus backup list "
-                f"{self.directory}` shows those it has."
+                f"{self.directory}` lists its backups."
             )
         path = self._manifests / f"{chosen}.json"
         manifest = decode_manifest(str(path), path.read_bytes())

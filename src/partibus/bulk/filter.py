@@ -89,6 +89,6 @@ def compile_filter(text: str) -> SqlFilter:
     """A compiled filter; errors name the position in its text."""
     if len(text) > FILTER_CHARS_MAX:
         raise ArgumentError(
-            f"The filter has {len(text)} characters; {FILTER_CHARS_MAX} are allowed."
+            f"The filter has {len(text)} characters; the maximum is {FILTER_CHARS_MAX}."
         )
     return SqlFilter(text, {})

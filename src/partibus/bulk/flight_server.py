@@ -347,13 +347,11 @@ def _token(context: flight.ServerCallContext) -> str:
 def _payloads(batch: pa.RecordBatch) -> list[bytes]:
     if batch.nbytes > PUT_BATCH_BYTES_MAX:
         raise flight_error(
-            ArgumentError(f"A batch has at most {PUT_BATCH_BYTES_MAX} bytes; split it.")
+            ArgumentError(f"A batch may have at most {PUT_BATCH_BYTES_MAX} bytes; split it.")
         )
     at = batch.schema.get_field_index("message")
     kinds = (pa.binary(), pa.large_binary())
     if at < 0 or batch.column(at).type not in kinds or batch.column(at).null_count:
-        raise flight_error(
-            ArgumentError("A batch needs the column 'message', of binaries and without nulls.")
-        )
+        raise flight_error(ArgumentError("A batch needs a binary column 'message' without nulls."))
     payloads: list[bytes] = batch.column(at).to_pylist()
     return payloads

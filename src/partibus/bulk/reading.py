@@ -19,7 +19,7 @@ LOOK_S: Final = 0.02
 """How often a waiting stream checks for room."""
 WAIT_S_MAX: Final = 60.0
 NO_ROOM: Final = (
-    "What waits for clients to take it has reached the server's memory limit. Read on in a few"
+    "Data that clients have not read yet has reached the server's memory limit. Continue in a few"
     " seconds; --memory-limit sets the limit."
 )
 

@@ -229,7 +229,7 @@ RequestType = TypeVar("RequestType", bound=Request)
 def read_request(raw: bytes, kind: type[RequestType]) -> RequestType:
     """A request of a kind; the error says what is wrong with it."""
     if len(raw) > REQUEST_BYTES_MAX:
-        raise ArgumentError(f"The request has {len(raw)} bytes; {REQUEST_BYTES_MAX} are allowed.")
+        raise ArgumentError(f"The request has {len(raw)} bytes; the limit is {REQUEST_BYTES_MAX}.")
     try:
         return msgspec.json.decode(raw, type=kind)
     except _UNREADABLE as error:

@@ -58,10 +58,10 @@ class BulkService:
             return here
         for index in indexes:
             if not 0 <= index < len(fragments):
-                raise ArgumentError(f"'{path}' has {len(fragments)} fragments, and no {index}.")
+                raise ArgumentError(f"'{path}' has no fragment {index}; it has {len(fragments)}.")
             if index not in here:
                 raise StoreUnavailable(
-                    f"Fragment {index} of '{path}' is not served here; ask again where it is."
+                    f"Fragment {index} of '{path}' is not served here; look up where it is."
                 )
         return {index: here[index] for index in indexes}
 

@@ -55,8 +55,8 @@ class StagingService:
         local = fragment.local
         if local is None:
             raise StoreUnavailable(
-                f"Fragment {fragment.index} of '{path}', where the stages of '{writer}' lie, is "
-                "not served here; ask again where it is."
+                f"Fragment {fragment.index} of '{path}', with the stages of '{writer}', is not "
+                "served here; look up where it is."
             )
         return local
 

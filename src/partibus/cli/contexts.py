@@ -42,7 +42,7 @@ class Contexts:
             return self.named[name]
         known = ", ".join(sorted(self.named)) or "none"
         raise CommandFailed(
-            f"there is no context '{name}'; there are: {known}. Make one with: partibus context"
+            f"there is no context '{name}'; existing: {known}. Make one with: partibus context"
             " add NAME",
             EXIT_NOT_FOUND,
         )
@@ -88,7 +88,7 @@ def is_private(file: Path) -> bool:
 
 
 def _text(contexts: Contexts) -> str:
-    lines = ["# Connections of the partibus command; it holds keys, so keep it to yourself."]
+    lines = ["# Connections of the partibus command. This file holds keys: keep it private."]
     if contexts.current is not None:
         lines.append(f"current = {json.dumps(contexts.current)}")
     for name, context in sorted(contexts.named.items()):

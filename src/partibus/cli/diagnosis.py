@@ -94,7 +94,7 @@ async def _port(place: Place) -> Finding:
         async with asyncio.timeout(SECONDS_MAX):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        advice = "A firewall drops it, or the host is down. Is this port open to you?"
+        advice = "A firewall may block it, or the host is down. Is the port open to you?"
         text = f"port {port} of {host} does not answer"
         return Finding("port", "fail", text, advice, EXIT_UNREACHABLE)
     except OSError:
@@ -120,7 +120,7 @@ async def _tls(place: Place) -> Finding:
     except (OSError, TimeoutError) as error:
         advice = (
             "The port does not speak TLS. Against a development server add"
-            " UseDevelopmentEmulator=true to the connection string; else check the port."
+            " UseDevelopmentEmulator=true to the connection string; otherwise check the port."
         )
         return Finding("TLS", "fail", str(error) or "no answer", advice, EXIT_UNREACHABLE)
     version = writer.get_extra_info("ssl_object").version()

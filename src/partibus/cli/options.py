@@ -49,7 +49,7 @@ CaFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShownMax = Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")]
 ShowsAll = Annotated[bool, typer.Option("--all", help="Show all.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def _entity(help_text: str) -> Any:
@@ -64,7 +64,7 @@ AnyEntity = Annotated[
     str, _entity("A queue, a topic, or a subscription: TOPIC/Subscriptions/NAME.")
 ]
 DeadLetter = Annotated[
-    bool, typer.Option("--dead-letter", help="The entity's dead-letter queue instead.")
+    bool, typer.Option("--dead-letter", help="Use the entity's dead-letter queue instead.")
 ]
 Session = Annotated[
     str | None, typer.Option("--session-id", metavar="ID", help="Only this session.")

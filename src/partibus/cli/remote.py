@@ -57,8 +57,8 @@ class RemoteServer:
             )
         except (ValueError, KeyError, TypeError) as cause:
             raise CommandFailed(
-                f"{self.place.url} answers {status}, but not as a Partibus server of this version"
-                " does. Is this the right port?"
+                f"{self.place.url} answered {status}, but not like a Partibus server of this"
+                " version. Is this the right port?"
             ) from cause
         raise error
 

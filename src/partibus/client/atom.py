@@ -141,7 +141,7 @@ class AtomClient:
     @staticmethod
     def _one(feed: Feed) -> Entry:
         if not feed.entries:
-            raise AtomError(500, "the answer holds no entry.")
+            raise AtomError(500, "the answer contains no entry.")
         return feed.entries[0]
 
     def _forwards(self, fields: Mapping[str, object]) -> dict[str, str]:

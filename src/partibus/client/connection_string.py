@@ -101,8 +101,8 @@ def parse_connection_string(text: str) -> ConnectionString:
         )
     if token is None and key.startswith("<"):
         raise ConnectionStringError(
-            "the connection string holds no key: a server shows a secret one at its first start"
-            f" only. Put the key in the place of {key}"
+            "the connection string holds no key: a server shows a secret key only at its first"
+            f" start. Replace {key} with the key."
         )
     if token is not None and not token.startswith(TOKEN_PREFIX):
         token = TOKEN_PREFIX + token

@@ -29,7 +29,7 @@ class EntityField:
 
 
 _LOCK: Final = EntityField("lock_duration", "duration", "How long a received message is locked.")
-_SIZE: Final = EntityField("max_size_in_megabytes", "integer", "How much it may hold.")
+_SIZE: Final = EntityField("max_size_in_megabytes", "integer", "Its maximum size.")
 _DUPLICATES: Final = EntityField(
     "requires_duplicate_detection",
     "boolean",
@@ -37,7 +37,7 @@ _DUPLICATES: Final = EntityField(
     is_fixed=True,
 )
 _SESSIONS: Final = EntityField(
-    "requires_session", "boolean", "Messages belong to sessions.", is_fixed=True
+    "requires_session", "boolean", "Every message belongs to a session.", is_fixed=True
 )
 _TTL: Final = EntityField(
     "default_message_time_to_live",
@@ -47,12 +47,12 @@ _TTL: Final = EntityField(
 _EXPIRED: Final = EntityField(
     "dead_lettering_on_message_expiration",
     "boolean",
-    "Dead-letter what expires instead of dropping it.",
+    "Dead-letter messages that expire instead of dropping them.",
 )
 _FILTER_ERRORS: Final = EntityField(
     "dead_lettering_on_filter_evaluation_exceptions",
     "boolean",
-    "Dead-letter what a filter fails on.",
+    "Dead-letter messages on which a filter fails.",
 )
 _WINDOW: Final = EntityField(
     "duplicate_detection_history_time_window", "duration", "How long ids are remembered."

@@ -107,7 +107,7 @@ class HeadColumns:
             elif section == MESSAGE_ANNOTATIONS:
                 annotations_at = value_at
             else:
-                raise DecodeError(f"a head has no section 0x{section:02x}")
+                raise DecodeError(f"section 0x{section:02x} cannot be part of a message head")
         if self._needs_annotations:
             if annotations_at >= 0:
                 self._add_annotations(head, annotations_at, end)

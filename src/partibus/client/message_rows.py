@@ -67,7 +67,7 @@ class MessageRows:
             life = self._lives[row]
             if isinstance(life, int):
                 if life < 0:
-                    raise ValueError(f"time_to_live_ms is {life}")
+                    raise ValueError(f"time_to_live_ms is {life}; it must not be negative")
                 head = encode_header(True, PRIORITY, life, 0)
         if self._keys is not None or self._scheduled is not None:
             head += self._annotations(row)
@@ -131,7 +131,7 @@ class MessageRows:
         if kind is None or kind == "data":
             return _DATA_HEAD + encode_binary(body if isinstance(body, bytes) else b"")
         if kind != "value" and kind != "sequence":
-            raise ValueError(f"body_type is '{kind}'; data, value or sequence are allowed")
+            raise ValueError(f"body_type is '{kind}'; expected data, value or sequence")
         raw = body if isinstance(body, bytes) else encode_value(None)
         _, end = decode_value(raw, 0, len(raw))
         if end != len(raw):

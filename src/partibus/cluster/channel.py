@@ -196,7 +196,7 @@ class PeerChannel(asyncio.Protocol):
                 self._take_frames()
             except Exception:
                 # After a row that could not be handled nothing can be trusted.
-                log.exception("a frame of another worker could not be processed")
+                log.exception("a frame from another worker could not be processed")
                 self.abort()
 
     def _take_frames(self) -> None:
@@ -208,7 +208,7 @@ class PeerChannel(asyncio.Protocol):
         while end - offset >= _HEAD_BYTES:
             (length,) = _LENGTH.unpack_from(data, offset)
             if length > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {length} bytes")
+                raise ValueError(f"a frame of {length} bytes exceeds {FRAME_BYTES_MAX}")
             begin = offset + _HEAD_BYTES
             if end - begin < length:
                 need = _HEAD_BYTES + length

@@ -62,7 +62,7 @@ class ControlHub:
         """The answer of this process to a question."""
         handler = self._handlers.get(name)
         if handler is None:
-            raise NotImplementedHere(f"No part of this server answers '{name}'.")
+            raise NotImplementedHere(f"This server does not support '{name}'.")
         begun_s = OBSERVING.begin()
         try:
             return handler(payload)

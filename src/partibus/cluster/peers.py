@@ -316,8 +316,8 @@ def _failures_of(name: str) -> Iterator[None]:
     except BusError:
         raise
     except Exception as cause:
-        log.exception("the question '%s' of another worker failed", name)
-        raise BusError(f"The question '{name}' failed; see the log.") from cause
+        log.exception("the request '%s' from another worker failed", name)
+        raise BusError(f"The request '{name}' to another process failed; see the log.") from cause
 
 
 def greeting(membership: PeerGroup) -> Row:
@@ -330,17 +330,17 @@ def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) 
     """Why the other end is refused; None when it is one of the others."""
     row = rows[0]
     if len(row) < 4 or row[0] != HELLO or not isinstance(row[1], int):
-        return "it does not greet as a process of this bus does"
+        return "it does not begin with the greeting of a process of this bus"
     oldest = row[4] if len(row) > 4 else row[1]
     if row[1] < VERSION_MIN or not isinstance(oldest, int) or oldest > VERSION:
         return (
-            f"it speaks version {row[1]} of the protocol, this one {VERSION_MIN} to {VERSION}. "
+            f"it speaks version {row[1]} of the protocol, not {VERSION_MIN} to {VERSION}. "
             "Upgrade one release at a time"
         )
     if row[2] != membership.group_id:
         return "it belongs to another server or cluster"
     if not membership.is_member(row[3], channel.certificate):
-        return f"number {row[3]} is not known here under the certificate that it shows"
+        return f"its certificate does not belong to number {row[3]}"
     return None
 
 
@@ -387,7 +387,7 @@ class Caller:
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
         why = objection(self.channel, rows, self._peers.membership)
         if why is None and rows[0][3] != self._far.worker:
-            why = f"it has the number {rows[0][3]}"
+            why = f"it is number {rows[0][3]}"
         if why is not None:
             log.error("the process that answers as %s is refused: %s", self._far.name, why)
             self.channel.abort()

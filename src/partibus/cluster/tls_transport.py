@@ -139,7 +139,7 @@ class _TlsDoor:
                 sock, address = await self.loop.sock_accept(self.sock)
             except OSError as error:
                 self._room.release()
-                log.error("a connection of another node could not be accepted: %s", error)
+                log.error("a connection from another node could not be accepted: %s", error)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             task = self.loop.create_task(self._admit(sock, str(address[0])))
@@ -163,7 +163,7 @@ class _TlsDoor:
         except ConnectionError:
             sock.close()  # it hangs up or is silent: it may be stopping
         except OSError as error:
-            self.refusals.note(f"{where} connects to the port of the nodes and is refused", error)
+            self.refusals.note(f"a connection from {where} to the node port is refused", error)
             sock.close()
 
 
@@ -195,7 +195,7 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not signed by the authority of this cluster ({text})"
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in text:
-        return "it shows no certificate"
+        return "it did not present a certificate"
     return text or type(error).__name__
 
 

@@ -270,8 +270,8 @@ class Catalog:
             self._apply_fixed()
         if wished is not None and wished != int(fixed):
             raise ConfigError(
-                f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
-                f"{wished}: it is fixed at creation. Restore the value, or start with an empty "
+                f"[namespace] partitions: the namespace was created with {fixed} and cannot "
+                f"have {wished}: the number is fixed. Restore the value, or start with an empty "
                 "directory."
             )
 
@@ -492,4 +492,4 @@ class Catalog:
         for _, store in record.fragments:
             if store >= self.stores:
                 where = f"The entity '{record.path}' has a fragment in store {store}, but"
-                raise ConfigError(f"{where} the server has {self.stores}. Start it with all.")
+                raise ConfigError(f"{where} the server has {self.stores}. Give it all its stores.")

@@ -132,8 +132,8 @@ class CatalogDatabase(CatalogRows):
             )
         elif version not in (SCHEMA_VERSION, UNSEALED_VERSION):
             raise ConfigError(
-                f"{self._name} has schema version {version}, this release reads "
-                f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
+                f"{self._name} has schema version {version}; this release reads "
+                f"{SCHEMA_VERSION}. Use the release that wrote it, or a newer one."
             )
         else:
             self._is_sealed = version == SCHEMA_VERSION

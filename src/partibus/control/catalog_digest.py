@@ -77,7 +77,7 @@ def _compare(connection: sqlite3.Connection) -> None:
     if kept.pop(SCHEMA, None) != (_schema_total(connection), 0):
         raise CatalogDamaged("the schema fails its checksum")
     if kept.keys() != set(_tables(connection)):
-        raise CatalogDamaged("the table 'digest' does not list the tables there are")
+        raise CatalogDamaged("the table 'digest' does not match the other tables")
     for name, (total, last_id) in kept.items():
         if total != _table_total(connection, name):
             raise CatalogDamaged(f"the table '{name}' fails its checksum")

@@ -87,7 +87,7 @@ class SealedCatalog:
             return self._sealer.open(content[len(SEALED_MAGIC) :], _PURPOSE)
         except Unreadable as error:
             raise StoreCorrupt(
-                f"{self.file} is damaged, or of another data directory: it cannot be decrypted. "
+                f"{self.file} is damaged, or from another data directory: it cannot be decrypted. "
                 "Restore the file, or a backup; nothing was changed."
             ) from error
 

@@ -76,7 +76,7 @@ class JwtVerifier:
         is_public_key = key.startswith(_PEM)
         allowed = SIGNATURE_ALGORITHMS if is_public_key else HMAC_ALGORITHMS
         if not is_public_key and len(key) < SECRET_BYTES_MIN:
-            raise ConfigError(f"{file}: a shared secret has at least {SECRET_BYTES_MIN} bytes.")
+            raise ConfigError(f"{file}: a shared secret needs at least {SECRET_BYTES_MIN} bytes.")
         self._settle_algorithms(allowed)
         self._key = key
 
@@ -152,7 +152,7 @@ class JwtVerifier:
             return self._key
         key = self._keys.get(str(header.get("kid")))
         if key is None:
-            raise TokenRefused("The token names no key of the issuer.", sas.INVALID_SIGNATURE)
+            raise TokenRefused("The token's key is not one of the issuer's.", sas.INVALID_SIGNATURE)
         return key
 
     def _rights_of(self, fields: dict[str, Any]) -> Rights:
@@ -176,7 +176,7 @@ def _moment_ms(fields: dict[str, Any], name: str) -> int | None:
     # JSON as Python reads it has NaN and infinite numbers.
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -_SECONDS_MAX <= value <= _SECONDS_MAX:
-        raise TokenRefused(f"The token's '{name}' is not a time.", sas.MALFORMED_TOKEN)
+        raise TokenRefused(f"The token's '{name}' is not a valid time.", sas.MALFORMED_TOKEN)
     return int(value * 1000)
 
 

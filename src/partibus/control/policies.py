@@ -63,7 +63,7 @@ def check_policy(policy: AccessPolicy) -> None:
         )
     for key in (policy.primary_key, policy.secondary_key):
         if not 1 <= len(key) <= _KEY_LENGTH_MAX:
-            raise ArgumentError(f"A key has 1 to {_KEY_LENGTH_MAX} characters.")
+            raise ArgumentError(f"A key must have 1 to {_KEY_LENGTH_MAX} characters.")
     if not policy.rights:
         raise ArgumentError(f"The policy '{policy.name}' has no rights; give it at least one.")
     if policy.rights & Rights.MANAGE and policy.rights != ALL_RIGHTS:

@@ -84,7 +84,7 @@ def admit_rule(rule: RuleSpec) -> None:
     """Refuse a rule whose name or lengths are out of bounds (FLT-11, QTA-13, COR-1)."""
     if not 1 <= len(rule.name) <= limits.RULE_NAME_LENGTH_MAX:
         raise PropertyRefused(
-            "name", f"a rule name has 1 to {limits.RULE_NAME_LENGTH_MAX} characters."
+            "name", f"a rule name must have 1 to {limits.RULE_NAME_LENGTH_MAX} characters."
         )
     for name, text in (("sql_filter", rule.sql_expression), ("action", rule.action)):
         if len(text) > limits.FILTER_LENGTH_MAX:
@@ -184,7 +184,7 @@ def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
     if spec.enable_express and not profile.has_express:
         raise PropertyRefused("enable_express", f"the {profile.name} profile does not allow it.")
     if spec.enable_express and spec.requires_duplicate_detection:  # PRP-6
-        raise PropertyRefused("enable_express", "not together with requires_duplicate_detection.")
+        raise PropertyRefused("enable_express", "it conflicts with requires_duplicate_detection.")
 
 
 def _refuse_basic(spec: QueueSpec, profile: Profile) -> None:

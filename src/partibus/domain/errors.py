@@ -56,7 +56,7 @@ class InvalidOperation(RequestError):
 
 
 class MessagesNotRead(RequestError):
-    """Messages are not read with GET. Receive and lock one with POST to ENTITY/messages/head, or
+    """Messages cannot be read with GET. Receive and lock one with POST to ENTITY/messages/head, or
     receive and delete one with DELETE there; to look at messages without receiving them, peek
     with an AMQP client or `partibus peek ENTITY`."""
 
@@ -137,14 +137,14 @@ class SessionCannotBeLocked(RequestError):
 
 
 class ClaimLost(RequestError):
-    """The claim is gone: it lapsed, and others have taken messages of it. Claim again."""
+    """The claim lapsed, and others have taken some of its messages. Claim again."""
 
     condition: ClassVar[str] = "partibus:claim-lost"
     http_status: ClassVar[int] = 410
 
 
 class ClaimFenced(RequestError):
-    """Another run of the same owner has taken over; end this one."""
+    """Another run of the same owner has taken over; stop this one."""
 
     condition: ClassVar[str] = "partibus:claim-fenced"
     http_status: ClassVar[int] = 409
@@ -158,21 +158,21 @@ class StageLost(RequestError):
 
 
 class StageFenced(RequestError):
-    """Another run of the same writer has taken over, or the batch is over; end this one."""
+    """Another run of the same writer has taken over, or the batch has ended; stop this one."""
 
     condition: ClassVar[str] = "partibus:stage-fenced"
     http_status: ClassVar[int] = 409
 
 
 class MessageNotFound(RequestError):
-    """No such message; look the sequence number up by peek."""
+    """There is no such message; peek to find its sequence number."""
 
     condition: ClassVar[str] = "com.microsoft:message-not-found"
     http_status: ClassVar[int] = 404
 
 
 class ParcelSealed(RequestError):
-    """The origin has given up sending this under its outbox number; it sends it again."""
+    """The origin has given up this outbox number and sends the message again."""
 
 
 class MessageTooLarge(RequestError):
@@ -230,14 +230,14 @@ class TransactionUnknown(RequestError):
 
 
 class TransactionRolledBack(RequestError):
-    """The transaction was rolled back and nothing of it happened; do it again in another."""
+    """The transaction was rolled back and had no effect; repeat it in another."""
 
     condition: ClassVar[str] = "amqp:transaction:rollback"
     http_status: ClassVar[int] = 409
 
 
 class TransactionSizeExceeded(QuotaExceeded):
-    """The transaction is too large; do its work in several."""
+    """The transaction is too large; split it into several."""
 
 
 # --- it may work when tried again ---------------------------------------------------------
@@ -255,7 +255,7 @@ class ServerBusy(TransientError):
 
 
 class OperationTimeout(TransientError):
-    """The operation did not end in time; its outcome is unknown."""
+    """The operation did not finish in time; its outcome is unknown."""
 
     condition: ClassVar[str] = "com.microsoft:timeout"
     http_status: ClassVar[int] = 408
@@ -270,7 +270,7 @@ class StoreFull(StoreUnavailable):
 
 
 class TransactionTimedOut(TransientError):
-    """The transaction did not end in time and was rolled back; do it again in another."""
+    """The transaction did not end in time and was rolled back; repeat it in another."""
 
     condition: ClassVar[str] = "amqp:transaction:timeout"
     http_status: ClassVar[int] = 408

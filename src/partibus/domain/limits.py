@@ -191,5 +191,5 @@ def profile_named(name: str) -> Profile:
     """The profile with that name; an unknown one is an error that lists them all."""
     profile = PROFILES.get(name)
     if profile is None:
-        raise ArgumentError(f"'{name}' is not a profile; allowed: {', '.join(PROFILES)}.")
+        raise ArgumentError(f"'{name}' is not a valid profile; allowed: {', '.join(PROFILES)}.")
     return profile

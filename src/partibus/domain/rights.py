@@ -37,7 +37,7 @@ def rights_from_names(names: Iterable[str]) -> Rights:
     for name in names:
         right = _BY_LOWER_NAME.get(name.lower())
         if right is None:
-            raise ArgumentError(f"'{name}' is not a right; allowed: {', '.join(_NAMES)}.")
+            raise ArgumentError(f"'{name}' is not a valid right; allowed: {', '.join(_NAMES)}.")
         rights |= right
     return rights
 

@@ -49,6 +49,6 @@ def enter(connection: "ClientConnection", name: str) -> None:
     if not connection.grants.are_empty:
         raise InvalidOperation(
             f"The key '{name}' belongs to another namespace than the keys that this connection "
-            "has shown; open another connection for it."
+            "has used; open another connection for it."
         )
     connection.move(gateway)

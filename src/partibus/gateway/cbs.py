@@ -22,7 +22,7 @@ class CbsNode(RequestLink):
     def handle(self, request: Request) -> None:
         if request.operation != "put-token":
             raise NotImplementedHere(
-                f"'$cbs' supports the operation put-token, not '{request.operation}'."
+                f"'$cbs' supports only the operation put-token, not '{request.operation}'."
             )
         given, name = request.body, request.properties.get("name")
         token, audience = text_of(given), text_of(name)

@@ -251,7 +251,7 @@ class ClientConnection:
                 self._started_ms = now_ms
                 self._drop_unauthorized(day_ms)
         if self.grants.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
-            self.close(Unauthorized("No token was put within 20 seconds; authenticate first."))
+            self.close(Unauthorized("No token was sent within 20 seconds; authenticate first."))
         elif self.grants.drop_expired(day_ms):
             self._started_ms = now_ms
             self._drop_unauthorized(day_ms)

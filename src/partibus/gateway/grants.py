@@ -36,7 +36,7 @@ class Grants:
         is_new = grant.audience not in self._by_audience
         if is_new and len(self._by_audience) >= self.tokens_max:
             raise QuotaExceeded(
-                f"A connection holds at most {self.tokens_max} tokens (SAS-9); "
+                f"A connection may hold at most {self.tokens_max} tokens (SAS-9); "
                 "open another connection."
             )
         self._by_audience[grant.audience] = grant

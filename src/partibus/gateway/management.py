@@ -102,8 +102,8 @@ class ManagementRequest:
         session_id = self.session_id()
         if not self.is_in_sessions:
             raise InvalidOperation(
-                f"'{self.entity.record.path}' does not require sessions; there is no such "
-                "operation without them."
+                f"'{self.entity.record.path}' does not require sessions; this operation "
+                "works only with sessions."
             )
         if session_id is None:
             return self._session_of_link()
@@ -135,7 +135,7 @@ class ManagementRequest:
             raise ArgumentError(f"'{key}' must be an array of 1 to {NUMBERS_MAX} numbers.")
         numbers = [int(item) for item in items if isinstance(item, int)]
         if len(numbers) < len(items):
-            raise ArgumentError(f"'{key}' must hold numbers only.")
+            raise ArgumentError(f"'{key}' must contain only numbers.")
         return numbers
 
 

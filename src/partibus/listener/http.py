@@ -120,13 +120,13 @@ def _refuse_dubious(request: h11.Request) -> None:
     names = [name for name, _value in request.headers]
     if b"content-length" in names and b"transfer-encoding" in names:
         # Two lengths: a proxy in front may have used the other one (RFC 9112, 6.1).
-        raise h11.RemoteProtocolError("Content-Length with Transfer-Encoding is refused")
+        raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding exclude each other")
     # h11 checks the limit only while a head is incomplete, not for one that came in a single
     # read. ": " and the end of the line are four bytes, as are those of the request line.
     size = len(request.method) + len(request.target)
     size += sum([len(name) + len(value) + 4 for name, value in request.headers])
     if size > REQUEST_HEAD_BYTES_MAX:
-        raise h11.RemoteProtocolError("the head of the request is too large")
+        raise h11.RemoteProtocolError("the request line and the headers are too large")
 
 
 class HttpConnection(H11Protocol):

@@ -63,7 +63,7 @@ class WebSocketProtocol(AmqpProtocol):
                 self._finish_closing(event)
                 return
             elif isinstance(event, TextMessage):
-                self._fail(CloseReason.UNSUPPORTED_DATA, "AMQP comes in binary messages.")
+                self._fail(CloseReason.UNSUPPORTED_DATA, "Send AMQP in binary messages.")
             else:
                 self._frames_without_data += 1
                 ping = event if isinstance(event, Ping) else ping

@@ -194,7 +194,7 @@ def received_to_stored(
         return _to_stored(payload, start, end, None, sections, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(
-            f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
+            f"The message is not well-formed AMQP: {cause}. Re-encode it and send it again."
         ) from cause
 
 
@@ -280,7 +280,7 @@ def _check_head(payload: bytes, sections: MessageSections, head_bytes: int) -> N
     if head_bytes > HEADER_BYTES_MAX:
         raise ArgumentError(
             f"The message's header and properties take {head_bytes} bytes; "
-            f"{HEADER_BYTES_MAX} are allowed (MSG-4). Move what is large into the body."
+            f"at most {HEADER_BYTES_MAX} are allowed (MSG-4). Move large values into the body."
         )
     if sections.has_nested_property:
         raise ArgumentError(
@@ -316,8 +316,8 @@ def _check_properties(payload: bytes, sections: MessageSections) -> None:
         size = len(encode_value(value))
         if size > PROPERTY_BYTES_MAX:
             raise ArgumentError(
-                f"The application property '{key}' takes {size} bytes; {PROPERTY_BYTES_MAX} "
-                "are allowed (MSG-4). Put it into the body."
+                f"The application property '{key}' takes {size} bytes; the limit is "
+                f"{PROPERTY_BYTES_MAX} (MSG-4). Put it into the body."
             )
 
 
@@ -330,8 +330,8 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
     ):
         if isinstance(value, str | bytes) and len(value) > MESSAGE_ID_LENGTH_MAX:
             raise ArgumentError(
-                f"The message's {name} has {len(value)} characters; {MESSAGE_ID_LENGTH_MAX} "
-                "are allowed."
+                f"The message's {name} has {len(value)} characters; the limit is "
+                f"{MESSAGE_ID_LENGTH_MAX}."
             )
 
 

@@ -100,7 +100,7 @@ def _checked_key(partition_key: str) -> str:
     if len(partition_key) > PARTITION_KEY_LENGTH_MAX:
         raise ArgumentError(
             f"The message's partition key has {len(partition_key)} characters; "
-            f"{PARTITION_KEY_LENGTH_MAX} are allowed."
+            f"at most {PARTITION_KEY_LENGTH_MAX} are allowed."
         )
     return partition_key
 

@@ -32,7 +32,7 @@ QUIET_MAX: Final = 20
 async def _set_log(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
     if set(body) != {"level"}:
-        raise ArgumentError("A change of the log needs 'level', and nothing else.")
+        raise ArgumentError("The request must contain 'level', and nothing else.")
     return await node.log.set_level(body["level"])
 
 

@@ -83,7 +83,7 @@ async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str
         # An escape may be half a surrogate pair, which cannot be stored.
         json.dumps(body, ensure_ascii=False).encode()
     except RecursionError as error:
-        raise ArgumentError("The request is nested too deep.") from error
+        raise ArgumentError("The request is nested too deeply.") from error
     except ValueError as error:
         raise ArgumentError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):

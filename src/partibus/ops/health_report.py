@@ -76,7 +76,7 @@ class HealthReport:
     def _unserved(self) -> list[str]:
         """The lanes of a cluster that are between two nodes; they move by themselves."""
         lanes = [number for number, store in self.stores.items() if store.state == UNREACHABLE]
-        return [f"Store {_list(lanes)} is not served by a node now."] if lanes else []
+        return [f"Store {_list(lanes)} is not served by any node."] if lanes else []
 
     def _writing(self) -> list[int]:
         return [number for number, store in self.stores.items() if store.writes]

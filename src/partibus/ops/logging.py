@@ -74,7 +74,7 @@ def configure_logging(
 def set_level(level: str) -> None:
     """Log from this level on."""
     if level not in LOG_LEVELS:
-        raise ArgumentError(f"'{level}' is not a level; allowed: {', '.join(LOG_LEVELS)}.")
+        raise ArgumentError(f"'{level}' is not a valid level; allowed: {', '.join(LOG_LEVELS)}.")
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(number)
     # The loop's own messages (which selector it uses) are of no interest.

@@ -23,7 +23,7 @@ def is_batch(content_type: str | None) -> bool:
     if name.strip().lower() != BATCH_TYPE:
         return False
     if parameters:
-        raise ArgumentError(f"A batch has the content type {BATCH_TYPE} without parameters.")
+        raise ArgumentError(f"A batch must have the content type {BATCH_TYPE} without parameters.")
     return True
 
 

@@ -74,8 +74,8 @@ def parse_header(text: str) -> SentProperties:
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"The header BrokerProperties is not JSON: {error}.") from error
-    return read_properties(given, "The header BrokerProperties")
+        raise ArgumentError(f"The BrokerProperties header is not JSON: {error}.") from error
+    return read_properties(given, "The BrokerProperties header")
 
 
 def read_properties(given: object, where: str) -> SentProperties:

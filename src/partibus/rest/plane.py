@@ -214,7 +214,7 @@ class DataPlane:
     def _authorize(self, token: str | None, path: str, right: Rights) -> None:
         if not token:
             raise Unauthorized(
-                "A shared access signature is needed in the header Authorization; sign it with a"
+                "A shared access signature is needed in the Authorization header; sign it with a"
                 " policy that has the right."
             )
         now_ms = self._gateway.now_ms()

@@ -118,7 +118,7 @@ def _single(request: Request, body: bytes, content_type: str | None) -> bytes:
     headers: Sequence[Header] = request.scope["headers"]
     given = [value for name, value in headers if name == b"brokerproperties"]
     if len(given) > 1:
-        raise ArgumentError("The header BrokerProperties appears twice.")
+        raise ArgumentError("The BrokerProperties header appears twice.")
     properties = parse_header(text_of(given[0])) if given else SentProperties()
     if content_type:
         properties.content_type = content_type

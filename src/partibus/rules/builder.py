@@ -137,7 +137,7 @@ class TreeBuilder(Base):
         start, end = _place(meta)
         if function is None:
             known = " and ".join(dict.fromkeys(one.shown for one in FUNCTIONS.values()))
-            raise Complaint(f"There is no function {children[0]}; there are {known}.", start, end)
+            raise Complaint(f"There is no function {children[0]}; use {known}.", start, end)
         if len(parts) != function.arguments:
             arguments = ("no argument", "one argument")[function.arguments]
             raise Complaint(f"{name}() takes {arguments}.", start, end)

@@ -89,7 +89,7 @@ def system_value(name: str, value: object, term: str) -> object:
     wanted = SETTABLE[name]
     made = value if type(value) is wanted else _made(value, wanted)
     if made is None:
-        raise failure(term, f"{kind_of(value)} cannot become {kind_of_type(wanted)}")
+        raise failure(term, f"{kind_of(value)} cannot be converted to {kind_of_type(wanted)}")
     if wanted is str and len(cast(str, made)) > _LENGTHS_MAX.get(name, len(cast(str, made))):
         raise failure(term, f"at most {_LENGTHS_MAX[name]} characters are allowed")
     if type(made) is datetime.timedelta and made < datetime.timedelta(0):

@@ -59,7 +59,7 @@ TIME_LENGTH_MAX: Final = 64
 
 def kind_of(value: object) -> str:
     """The name of a value's type in error texts."""
-    return _KINDS.get(type(value), "a value that operators do not know")
+    return _KINDS.get(type(value), "a value of an unsupported type")
 
 
 def failure(term: str, reason: str) -> EvaluationError:

@@ -138,7 +138,7 @@ def _read(directory: Path, user_key: bytes) -> bytes:
             "cannot be read."
         ) from error
     if found.format != FORMAT:
-        raise ConfigError(f"{path} has format {found.format}, this release reads {FORMAT}.")
+        raise ConfigError(f"{path} has format {found.format}; this release reads {FORMAT}.")
     try:
         return Sealer(derive(user_key, _WRAPPING)).open(sealed, _PURPOSE)
     except Unreadable as error:

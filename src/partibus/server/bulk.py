@@ -99,13 +99,13 @@ class BulkPath:
     def admit(self, token: str) -> None:
         """Raise Unauthorized unless the token is valid, for whatever entity."""
         if not token:
-            raise Unauthorized("A token is needed in the header authorization.")
+            raise Unauthorized("A token is needed in the authorization header.")
         self.gateway.access.authenticate_any(token, self.clock.now_ms())
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
         """Raise Unauthorized unless the token grants a right on a path."""
         if not token:
-            raise Unauthorized("A token is needed in the header authorization.")
+            raise Unauthorized("A token is needed in the authorization header.")
         now_ms = self.clock.now_ms()
         grant = self.gateway.access.authenticate_token(token, path, now_ms)
         require([grant], path, right, now_ms)

@@ -121,7 +121,7 @@ class IdleWatch:
                 return False
             await self.live.delete(record.path)
         except BusError as error:
-            _log.warning("the idle '%s' cannot be deleted yet: %s", record.path, error.text)
+            _log.warning("the idle entity '%s' cannot be deleted yet: %s", record.path, error.text)
             return False
         _log.info("'%s' was idle for its AutoDeleteOnIdle and is deleted", record.path)
         return True

@@ -94,8 +94,8 @@ class ServerNamespace:
         if down:
             raise StoreUnavailable(
                 f"'{record.path}' cannot be created, changed or deleted now: store "
-                f"{', '.join(map(str, down))} of its fragments is down. It is probed until it "
-                "answers; try again."
+                f"{', '.join(map(str, down))}, with fragments of it, is down. It is probed until "
+                "it answers; try again."
             )
         return record
 

@@ -326,7 +326,7 @@ class Node:
         try:
             self.catalog.keep_copy(self.settings.data / COPY_NAME)
         except BusError as error:
-            _log.warning("no copy of the catalog: %s", error.text)
+            _log.warning("the catalog could not be copied: %s", error.text)
 
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self.settings, self.membership

@@ -113,7 +113,7 @@ def _stores(value: object) -> tuple[int, tuple[str, ...]]:
 def _memory_limit(value: object) -> int:
     size = size_bytes(str(value))
     if size < _MEMORY_BYTES_MIN:
-        raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN >> 20}M is the least.")
+        raise ArgumentError(f"'{value}' is too small; the minimum is {_MEMORY_BYTES_MIN >> 20}M.")
     return size
 
 

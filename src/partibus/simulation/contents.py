@@ -67,7 +67,7 @@ def _check_memory(process: ServerProcess) -> None:
     memory = process.memory
     parts = (memory.unstored_bytes, memory.unfinished_bytes, memory.unsent_bytes)
     if min(parts) < 0:
-        raise Violation(f"{process.name} counts less than nothing in memory: {parts}")
+        raise Violation(f"{process.name} counts a negative amount of memory: {parts}")
     if memory.held_bytes > memory.limit_bytes + process.connection_count * OWN_BYTES_MAX:
         raise Violation(
             f"{process.name} holds {memory.held_bytes} bytes for {process.connection_count} "

@@ -182,7 +182,7 @@ class Ledger:
         number, length, crc = int(found[1]), int(found[2]), int(found[3], 16)
         filler = payload[found.end() : found.end() + length]
         if number >= len(self.letters) or len(filler) != length or zlib.crc32(filler) != crc:
-            raise Violation(f"{place} handed out message {number} with other bytes than it had")
+            raise Violation(f"{place} handed out message {number} with different bytes")
         return self.letters[number]
 
     def in_order(self, letter: Letter, place: str) -> None:

@@ -137,7 +137,7 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
             path, 8, f"checkpoint format {version}; this release reads {CHECKPOINT_VERSION}."
         )
     if checkpoint_path(path.parent, position) != path:
-        raise StoreCorrupt.at(path, 16, f"the file was renamed; it is of {position:#x}.")
+        raise StoreCorrupt.at(path, 16, f"the file was renamed; it belongs to {position:#x}.")
     rows_end = _HEADER.size + count * _ROW.size
     places: dict[int, Place] = {}
     offset = rows_end

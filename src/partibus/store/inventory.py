@@ -157,7 +157,7 @@ class _Kept:
                     directory / name,
                     24,
                     f"the file replaces the log up to {end:#x}, but "
-                    f"the checkpoint there is covers it up to {position:#x}; restore the "
+                    f"the present checkpoint covers it up to {position:#x}; restore the "
                     "checkpoint (.ckpt) that belongs to it.",
                 )
         return [load_kept(disk, directory, name, store_id) for _, _, name in self.found]

@@ -133,7 +133,7 @@ class LogScan:
                 segment_path(self._directory, self.end),
                 0,
                 f"the segment is missing; "
-                f"{path.name} ends where it begins, and the next one there is begins at "
+                f"{path.name} ends where it begins, and the next existing one begins at "
                 f"{next_base:#x}.",
             )
         return self._damaged(base, offset, f"the log continues at {next_base:#x}")

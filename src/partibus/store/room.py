@@ -84,7 +84,7 @@ class Room:
         try:
             self.free_bytes, total_bytes = self._disk.room(self._directory)
         except OSError as error:
-            _log.info("%s: the file system does not say what is free: %r", self._directory, error)
+            _log.info("%s: the free space on the disk is not known: %r", self._directory, error)
             return False
         self.needed_bytes = self._free_min.of(total_bytes)
         was_short = self.is_short
@@ -103,7 +103,7 @@ class Room:
         free, needed = self.free_bytes >> 20, self.needed_bytes >> 20
         return (
             f"The disk of the store is almost full: {free} MiB are free, and {needed} MiB are kept "
-            "for receiving and settling. No messages are taken until there is room: receive or "
+            "for receiving and settling. No messages are accepted until there is room: receive or "
             "purge messages, or free space on the disk, then send again."
         )
 
@@ -126,7 +126,7 @@ class Room:
                 self._disk.close(fd)
             self.reserve_bytes = size
         except OSError as error:
-            _log.info("%s: no reserve could be taken: %r", self._directory, error)
+            _log.info("%s: no disk space could be reserved: %r", self._directory, error)
             self._disk.remove(self._directory / RESERVE_NAME)
 
 

@@ -113,7 +113,7 @@ class SealedPieces:
             raise StoreCorrupt.at(
                 self._directory,
                 None,
-                "something stored cannot be decrypted: it was changed, or "
+                "stored data cannot be decrypted: it was changed, or "
                 "written with the key of another directory.",
             ) from error
 

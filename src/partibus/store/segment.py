@@ -57,7 +57,7 @@ def segment_base(directory: Path, name: str) -> int:
     if len(stem) == 16 and not stem.strip("0123456789abcdef"):
         return int(stem, 16)
     raise StoreCorrupt.at(
-        directory / name, None, "not a segment of this store, by its name; move the file elsewhere."
+        directory / name, None, "this is not a valid segment name; move the file elsewhere."
     )
 
 

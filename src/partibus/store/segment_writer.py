@@ -163,7 +163,7 @@ class SegmentWriter:
 
     def _roll(self, base: int, needed_bytes: int) -> None:
         """Begin the next segment; everything before it is durable by now."""
-        assert base == self.durable, "a segment began before the one before it was durable"
+        assert base == self.durable, "a segment began before the previous one was durable"
         self._rolling = True
         self._disk.truncate(self._fd, base - self._base)
         # The log has filled a segment: the next one will be needed too.

@@ -41,7 +41,7 @@ def bus(pytestconfig: pytest.Config) -> Iterator["TestingServer"]:
         return
     files = pytestconfig.getini("partibus_config")
     if len(files) > 1:
-        raise pytest.UsageError("partibus_config names one file")
+        raise pytest.UsageError("partibus_config takes exactly one file")
     stores = int(pytestconfig.getini("partibus_stores"))
     with Server(config=files[0] if files else None, stores=stores) as server:
         yield server

@@ -49,8 +49,8 @@ class ClaimFiles:
             version = reported.get("v")
             raise CheckpointError(
                 "CLAIM_RECORD_VERSION",
-                f"claimLocation: {name} has the version {version}, not {VERSION}. Go on with the "
-                "release that wrote it, or with a newer one.",
+                f"claimLocation: {name} has version {version}, not {VERSION}. Continue with the "
+                "release that wrote it, or a newer one.",
                 file=name,
                 version=version,
                 newest=VERSION,

@@ -149,8 +149,8 @@ class _Run:
         if missing and not self._settings.accept_loss:
             raise PipelineFailed(
                 f"The cursor '{self._target.cursor}' of '{self._settings.entity}' was dropped in "
-                f"fragments {', '.join(missing)}: what others have settled since is not there to "
-                f"be captured. {LOSS_ADVICE.restart}, or {LOSS_ADVICE.accept}."
+                f"fragments {', '.join(missing)}: what others have settled since then can no "
+                f"longer be captured. {LOSS_ADVICE.restart}, or {LOSS_ADVICE.accept}."
             )
 
     # --- windows --------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class _Run:
 main = partial(
     script_main,
     name="capture",
-    description="Capture what passes a queue or subscription as Parquet or Delta.",
+    description="Capture the messages of a queue or subscription as Parquet or Delta.",
     settings=CaptureSettings,
     work=capture,
 )

@@ -106,7 +106,7 @@ def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
     identity = _identity(options, names)
     if options.deliver == "dedup" and identity is None:
         complaints.append(
-            "deliver: dedup needs ids that are the same at every try; name columns with dedupKey, "
+            "deliver: dedup needs ids that stay the same on a retry; name columns with dedupKey, "
             "or write the columns sequence_number or message_id."
         )
     if not columns & {"body", RAW_COLUMN}:

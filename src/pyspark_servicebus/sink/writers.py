@@ -189,8 +189,8 @@ class TaskWrite:
         if accepted + self._bad_count != rows:
             raise BulkError(
                 "amqp:internal-error",
-                f"Of {rows} rows {accepted} were accepted and {self._bad_count} were bad: some "
-                "have no answer.",
+                f"Of {rows} rows, {accepted} were accepted and {self._bad_count} were bad: some "
+                "were not answered.",
                 False,
             )
         self._send_bad_rows()

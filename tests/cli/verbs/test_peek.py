@@ -44,7 +44,7 @@ def test_dead_letters_and_sessions(partibus: Partibus, make_queue: MakeQueue) ->
 
 def test_nothing_to_see(partibus: Partibus, queue: str) -> None:
     done = partibus("peek", queue)
-    assert (done.out, done.err) == ("", f"partibus: no message is in {queue}.\n")
+    assert (done.out, done.err) == ("", f"partibus: there are no messages in {queue}.\n")
     assert partibus.try_("peek", "no-such-queue").code == 4
     assert partibus.try_("peek", queue, "--max", "0").code == 2
 

@@ -91,7 +91,7 @@ def test_a_key_is_replaced(bus: ServerProcess, partibus: Partibus, queue: str, n
     ("words", "code", "said"),
     [
         (("create", "Reader", "send"), 8, "has a policy 'Reader' already"),
-        (("create", "x", "fly"), 2, "'fly' is not a right"),
+        (("create", "x", "fly"), 2, "'fly' is not a valid right"),
         (("create", "a b", "send"), 2, "is not a valid policy name"),
         (("create", "a/b", "send"), 2, "is not a valid policy name"),
         (("update", "nobody", "send"), 4, "has no policy 'nobody'"),

@@ -179,7 +179,7 @@ def test_only_the_home_of_a_writer_takes_its_stages(bulk: BulkClient, queue: str
     places = bulk.locations(queue)
     other = next(index for index in places if places[index] != places[HOME])
     who = {"deliver": "staged", "writer": "job", "epoch": 1, "stage": "a"}
-    with pytest.raises(Refused, match="is not served here; ask again"):
+    with pytest.raises(Refused, match="is not served here; look up"):
         bulk.put(queue, letters(1), at=other, **who)
 
 

@@ -105,4 +105,4 @@ def test_a_server_that_runs_already(tmp_path: Path, kit_server: Server) -> None:
 def test_more_than_one_file_is_refused(tmp_path: Path) -> None:
     code, output = run(tmp_path, FAILING, "partibus_config = a.toml b.toml\n")
     assert code == 1
-    assert "partibus_config names one file" in output
+    assert "partibus_config takes exactly one file" in output

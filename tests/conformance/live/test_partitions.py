@@ -32,4 +32,4 @@ def test_a_partitioned_premium_namespace(tmp_path: Path) -> None:
     config.write_text(CONFIG.format(4), encoding="utf-8")
     code, words = server.refusal()
     assert code == 2
-    assert "made with 2 and cannot have 4" in words
+    assert "created with 2 and cannot have 4" in words

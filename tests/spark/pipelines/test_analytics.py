@@ -205,5 +205,5 @@ def test_wrong_settings(
 
 def test_captured_messages_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     table = {"captured": str(tmp_path / "nowhere"), "output": str(tmp_path / "out")}
-    with pytest.raises(SettingsError, match=r"captured: .* holds no Parquet"):
+    with pytest.raises(SettingsError, match=r"captured: .* has no readable Parquet"):
         analytics(spark, AnalyticsSettings.from_table(table))

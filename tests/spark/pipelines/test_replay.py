@@ -295,12 +295,12 @@ def test_what_cannot_be_replayed(spark: SparkSession, bus: Bus, tmp_path: Path) 
     with pytest.raises(PipelineFailed, match="no-such-queue"):
         replay(spark, replay_settings(bus, lake, "no-such-queue"))
     narrow = bus.queue("narrow")
-    with pytest.raises(PipelineFailed, match=r"sequence number 1 is refused: .*16384") as failed:
+    with pytest.raises(PipelineFailed, match=r"sequence number 1 was refused: .*16384") as failed:
         replay(spark, replay_settings(bus, lake, narrow))
     assert "sequence_number <> 1" in str(failed.value)
     fixed = replay_settings(bus, lake, narrow, filter="sequence_number <> 1", state=str(lake / "s"))
     assert replay(spark, fixed).rows == 1
     file = tmp_path / "other.json"
     file.write_text("{}")
-    with pytest.raises(SettingsError, match="no positions of a replay"):
+    with pytest.raises(SettingsError, match="the positions of a replay"):
         replay(spark, replay_settings(bus, lake, queue, state=str(file)))

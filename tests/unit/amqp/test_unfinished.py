@@ -35,7 +35,7 @@ def test_a_message_that_does_not_go_on_ends_its_link_in_time(peer: RawPeer) -> N
     (event,) = engine.tick(UNFINISHED_MS_MAX)
     assert isinstance(event, LinkFailed)
     assert event.error.condition == conditions.MICROSOFT_TIMEOUT
-    assert "nothing followed for 60 s" in event.error.description
+    assert "nothing arrived for 60 s" in event.error.description
     assert engine.unfinished_bytes == 0
     assert engine.tick(2 * UNFINISHED_MS_MAX) == []
 

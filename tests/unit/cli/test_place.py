@@ -87,7 +87,7 @@ def test_the_nearest_word_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_context_that_is_not_there_names_those_that_are() -> None:
     keep(here=OTHER)
-    with pytest.raises(CommandFailed, match="there are: here") as caught:
+    with pytest.raises(CommandFailed, match="existing: here") as caught:
         find_place(None, context="nowhere")
     assert caught.value.exit_code == EXIT_NOT_FOUND
 

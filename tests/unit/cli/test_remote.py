@@ -83,7 +83,7 @@ def test_something_else_on_that_port_is_recognised(
 ) -> None:
     handler, server = canned
     handler.status, handler.body = status, body
-    with pytest.raises(CommandFailed, match="not as a Partibus server"):
+    with pytest.raises(CommandFailed, match="not like a Partibus server"):
         server.ask("GET", "/entities")
 
 

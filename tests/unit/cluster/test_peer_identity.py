@@ -43,7 +43,7 @@ async def test_a_node_cannot_claim_the_number_of_another(
     false_two = Node(2, cluster.directory(3), cluster.nodes)
     cluster.made.append(false_two)
     starting = [asyncio.create_task(node.start()) for node in (one, false_two)]
-    await until(lambda: caplog.text.count("is not known here under the certificate") >= 2)
+    await until(lambda: caplog.text.count("certificate does not belong to number") >= 2)
     for task in starting:
         task.cancel()
     await asyncio.gather(*starting, return_exceptions=True)

@@ -263,7 +263,10 @@ def test_the_file_says_which_tokens() -> None:
         ("issuer = 'i'\naudience = 'a'\nkey_file = 'k'\njwks_file = 'j'", "one of key_file and"),
         ("issuer = 'i'\naudience = 'a'\nkey_file = 'k'\nsecret = 's'", "unknown key"),
         ("issuer = 'i'\naudience = 'a'\nkey_file = 'k'\nalgorithms = ['none']", "a list of HS256"),
-        ("issuer = 'i'\naudience = 'a'\nkey_file = 'k'\nroles = {a = ['Fly']}", "is not a right"),
+        (
+            "issuer = 'i'\naudience = 'a'\nkey_file = 'k'\nroles = {a = ['Fly']}",
+            "is not a valid right",
+        ),
     ],
 )
 def test_a_wrong_table_is_explained_with_its_place(lines: str, text: str) -> None:

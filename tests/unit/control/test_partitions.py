@@ -54,21 +54,21 @@ def test_the_number_is_fixed_when_the_namespace_is_made(tmp_path: Path) -> None:
     premium(file, 2)
     premium(file, 2)
     premium(file, None)
-    with pytest.raises(ConfigError, match="made with 2 and cannot have 4"):
+    with pytest.raises(ConfigError, match="created with 2 and cannot have 4"):
         premium(file, 4)
 
 
 def test_a_namespace_without_a_word_has_one(tmp_path: Path) -> None:
     file = tmp_path / "catalog.db"
     assert len(premium(file, None).create("q", QueueSpec()).fragments) == 1
-    with pytest.raises(ConfigError, match="made with 1"):
+    with pytest.raises(ConfigError, match="created with 1"):
         premium(file, 2)
 
 
 def test_a_namespace_of_an_older_release_has_one(tmp_path: Path) -> None:
     file = tmp_path / "catalog.db"
     Catalog(file, profile=PREMIUM).create("q", QueueSpec())
-    with pytest.raises(ConfigError, match="made with 1"):
+    with pytest.raises(ConfigError, match="created with 1"):
         premium(file, 4)
 
 

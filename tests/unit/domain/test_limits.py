@@ -29,7 +29,7 @@ def test_every_profile_has_its_name() -> None:
 
 
 def test_an_unknown_profile_is_told_with_the_known_ones() -> None:
-    with pytest.raises(ArgumentError, match=r"'gold' is not a profile.*selfhost"):
+    with pytest.raises(ArgumentError, match=r"'gold' is not a valid profile.*selfhost"):
         profile_named("gold")
 
 

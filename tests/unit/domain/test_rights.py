@@ -14,5 +14,5 @@ def test_names_become_rights_and_back() -> None:
 
 
 def test_an_unknown_right_is_told_with_the_known_ones() -> None:
-    with pytest.raises(ArgumentError, match="'Read' is not a right; allowed: Manage, Send"):
+    with pytest.raises(ArgumentError, match="'Read' is not a valid right; allowed: Manage, Send"):
         rights_from_names(["Send", "Read"])

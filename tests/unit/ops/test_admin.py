@@ -209,7 +209,7 @@ async def test_a_purge_reads_its_form() -> None:
         (b'{"subqueues": 1}', "'subqueues' is unknown"),
         (b'{"before": "yesterday"}', "'yesterday' is not a valid time"),
         (b'{"limit": "all"}', "'limit' must be a number"),
-        (b"[" * 60_000, "nested too deep"),
+        (b"[" * 60_000, "nested too deeply"),
         (b'{"subqueue": "\\ud800"}', "not JSON"),
     ],
 )

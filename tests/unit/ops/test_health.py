@@ -104,13 +104,13 @@ async def test_health_is_answered_like_the_emulator() -> None:
             Found(UP, StoreHealth(state="unreachable")),
             200,
             "degraded",
-            "Store 1 is not served by a node now.",
+            "Store 1 is not served by any node.",
         ),
         (
             Found(StoreHealth(state="unreachable")),
             503,
             "not ready",
-            "Store 0 is not served by a node now.",
+            "Store 0 is not served by any node.",
         ),
         (
             Found(reads_catalog=False),

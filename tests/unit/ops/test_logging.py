@@ -72,7 +72,7 @@ def test_the_level_changes_while_it_runs(capfd: pytest.CaptureFixture[str]) -> N
     err = capfd.readouterr().err
     assert "hidden" not in err
     assert "shown" in err
-    with pytest.raises(ArgumentError, match="'loud' is not a level"):
+    with pytest.raises(ArgumentError, match="'loud' is not a valid level"):
         set_level("loud")
 
 

@@ -69,7 +69,7 @@ def test_complaints_about_streams(given: dict[str, str], text: str) -> None:
             "give one of them",
         ),
         ({"queue": "q", "endingTimestamp": "soon"}, "endingTimestamp: 'soon' is not a valid time"),
-        ({"queue": "q", "endingPositionsByFragment": "[]"}, "endingPositionsByFragment: write"),
+        ({"queue": "q", "endingPositionsByFragment": "[]"}, "endingPositionsByFragment: expected"),
     ],
 )
 def test_complaints_about_batches(given: dict[str, str], text: str) -> None:

@@ -86,7 +86,7 @@ def test_values(name: str, text: str, field: str, value: object) -> None:
         ),
         ({"claimDuration": "soon"}, "claimDuration: 'soon' is not a valid duration"),
         ({"startingTimestamp": "noon"}, "startingTimestamp: 'noon' is not a valid time"),
-        ({"startingPositionsByFragment": "[1]"}, "startingPositionsByFragment: write JSON"),
+        ({"startingPositionsByFragment": "[1]"}, "startingPositionsByFragment: expected JSON"),
         ({"startingPosition": "middle"}, "startingPosition: 'middle' is not one of"),
         (
             {"startingPosition": "latest", "startingTimestamp": "1970-01-01"},
@@ -163,7 +163,7 @@ def test_all_complaints_come_at_once() -> None:
     ("given", "complaint"),
     [
         ({"deliver": "exactlyOnce"}, "deliver: 'exactlyOnce' is not one of"),
-        ({"deliver": "staged"}, "writer: deliver=staged needs a name of your own"),
+        ({"deliver": "staged"}, "writer: deliver=staged needs a name for this writer"),
         ({"deliver": "staged", "transport": "amqp"}, "deliver: staged needs transport=flight"),
         ({"writer": "job"}, "writer, batchId: they are for deliver=staged"),
         ({"deliver": "staged", "writer": "w" * 200}, "at most 180 characters"),

@@ -115,11 +115,11 @@ def test_a_system_property_keeps_its_type(text: str, name: str, expected: object
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SET sys.TimeToLive = 5", "a whole number cannot become a duration"),
-        ("SET sys.TimeToLive = 'soon'", "text cannot become a duration"),
+        ("SET sys.TimeToLive = 5", "a whole number cannot be converted to a duration"),
+        ("SET sys.TimeToLive = 'soon'", "text cannot be converted to a duration"),
         ("SET sys.TimeToLive = '-00:00:01'", "cannot be negative"),
-        ("SET sys.ScheduledEnqueueTimeUtc = color", "text cannot become a time"),
-        ("SET sys.Label = list", "cannot become text"),
+        ("SET sys.ScheduledEnqueueTimeUtc = color", "text cannot be converted to a time"),
+        ("SET sys.Label = list", "cannot be converted to text"),
         ("SET sys.MessageId = '" + "x" * 129 + "'", "at most 128 characters"),
         ("SET a = quantity / 0", "division by zero"),
         ("SET a = color + 1", "does not work on text and a whole number"),

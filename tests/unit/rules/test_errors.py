@@ -35,7 +35,7 @@ def refusal(text: str) -> FilterError:
         ("(a = 1) + 1 = 2", "a = 1", "A condition cannot be used as a value."),
         ("a = 1 AND 5", "5", "A condition is needed here, for example a comparison."),
         ("a = @x", "@x", "No value was given for @x."),
-        ("lower(a) = 'x'", "lower(a)", "There is no function lower; there are newid()"),
+        ("lower(a) = 'x'", "lower(a)", "There is no function lower; use newid()"),
         ("p() = 1", "p()", "p() takes one argument."),
         ("a = 9223372036854775808", "9223372036854775808", "A whole number has at most 64 bits."),
         ("a = 1E999", "1E999", "The number is larger than a double can be."),

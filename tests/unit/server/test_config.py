@@ -282,7 +282,7 @@ def test_the_emulators_file_is_taken_as_it_is(tmp_path: Path) -> None:
         ("stores = [1]", ":2: server.stores: expected a number or a list of places."),
         ('stores = ["a", "a"]', ":2: server.stores: a place is named twice"),
         ("workers = -1", ":2: server.workers: '-1' is not allowed; allowed: 1 to "),
-        ('profile = "gold"', ":2: server.profile: 'gold' is not a profile; allowed: basic, "),
+        ('profile = "gold"', ":2: server.profile: 'gold' is not a valid profile; allowed: basic, "),
     ],
 )
 def test_the_file_is_told_its_mistakes(tmp_path: Path, line: str, expected: str) -> None:
@@ -301,7 +301,7 @@ def test_the_file_is_told_its_mistakes(tmp_path: Path, line: str, expected: str)
             "PARTIBUS_HTTP_PORT: '99999999999' is not a valid port",
         ),
         ({}, {"PARTIBUS_MEMORY": "perhaps"}, "PARTIBUS_MEMORY: expected true or false"),
-        ({"profile": "gold"}, {}, "--profile: 'gold' is not a profile"),
+        ({"profile": "gold"}, {}, "--profile: 'gold' is not a valid profile"),
         ({"port": 5671}, {}, "port and tls_port are both 5671"),
         ({"config": "/nowhere/bus.toml"}, {}, "/nowhere/bus.toml: cannot be read"),
     ],

@@ -103,4 +103,4 @@ async def test_a_node_probes_its_lanes_and_knows_those_of_other_nodes() -> None:
     assert states == {0: "up", 1: "up", 2: "down", 3: "unreachable"}
     assert not list(report.obstacles()), "another node that is lost is no reason to restart this"
     assert list(report.defects()) == ["Store 2 is down; it is being probed."]
-    assert list(report.notes()) == ["Store 3 is not served by a node now."]
+    assert list(report.notes()) == ["Store 3 is not served by any node."]

@@ -124,9 +124,9 @@ def skip_value(buf: bytes, offset: int, end: int) -> int:
             offset += 1
             waiting += 1
             if waiting > NESTING_MAX + 1:
-                raise DecodeError("the value is nested too deep")
+                raise DecodeError("the value is nested too deeply")
         else:
-            raise DecodeError(f"no type has the constructor 0x{code:02x}")
+            raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     if offset > end:
         raise DecodeError("the value is cut short")
     return offset
@@ -146,7 +146,7 @@ def _decode(buf: bytes, offset: int, end: int, depth: int) -> tuple[object, int]
         return None, offset + 1
     if code == 0x00:
         if depth >= NESTING_MAX:
-            raise DecodeError("the value is nested too deep")
+            raise DecodeError("the value is nested too deeply")
         descriptor, at = _decode(buf, offset + 1, end, depth + 1)
         value, at = _decode(buf, at, end, depth + 1)
         return Described(descriptor, value), at
@@ -175,25 +175,25 @@ def _decode_body(code: int, buf: bytes, at: int, end: int, depth: int) -> tuple[
     if kind == 0xA0:
         return buf[start:stop], stop
     if depth >= NESTING_MAX:
-        raise DecodeError("the value is nested too deep")
+        raise DecodeError("the value is nested too deeply")
     width = 4 if code & 0x10 else 1
     count = int.from_bytes(buf[start : start + width], "big")
     start += width
     if start > stop or count > COMPOUND_COUNT_MAX:
-        raise DecodeError(f"a compound has no room for its count, or too many items: {count}")
+        raise DecodeError(f"a list, map or array has a bad item count: {count}")
     if kind == 0xC0:
         return _decode_items(buf, start, stop, count, depth + 1), stop
     if kind == 0xC1:
         return _decode_map(buf, start, stop, count, depth + 1), stop
     if kind == 0xE0:
         return _decode_array(buf, start, stop, count, depth + 1), stop
-    raise DecodeError(f"no type has the constructor 0x{code:02x}")
+    raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
 
 
 def _decode_fixed(code: int, buf: bytes, at: int, end: int) -> tuple[object, int]:
     step = STEPS[code]
     if step <= 0:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}")
+        raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     stop = at + step - 1
     if stop > end:
         raise DecodeError("the value is cut short")
@@ -253,7 +253,7 @@ def _decode_short(code: int, buf: bytes, at: int, stop: int) -> object:
     if code == 0x73:
         point = int.from_bytes(buf[at:stop], "big")
         if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-            raise DecodeError(f"no character has the code point 0x{point:x}")
+            raise DecodeError(f"0x{point:x} is not a Unicode code point")
         return Char(chr(point))
     return Decimal32(buf[at:stop])
 
@@ -282,7 +282,7 @@ def _decode_items(buf: bytes, at: int, stop: int, count: int, depth: int) -> lis
         item, at = _decode(buf, at, stop, depth)
         items.append(item)
     if at != stop:
-        raise DecodeError("a compound's items do not fill its size")
+        raise DecodeError("the items of a list, map or array do not match its size")
     return items
 
 
@@ -309,11 +309,11 @@ def _decode_array(buf: bytes, at: int, stop: int, count: int, depth: int) -> Arr
         descriptor, at = _decode(buf, at + 1, stop, depth)
         descriptors.append(descriptor)
         if len(descriptors) > NESTING_MAX:
-            raise DecodeError("the value is nested too deep")
+            raise DecodeError("the value is nested too deeply")
     code = buf[at]
     at += 1
     if STEPS[code] == STEP_INVALID:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}")
+        raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     if code < 0x50 and count > ZERO_WIDTH_COUNT_MAX:
         raise DecodeError(f"an array of empty values has too many items: {count}")
     items: list[object] = []
@@ -321,7 +321,7 @@ def _decode_array(buf: bytes, at: int, stop: int, count: int, depth: int) -> Arr
         item, at = _decode_body(code, buf, at, stop, depth)
         items.append(item)
     if at != stop:
-        raise DecodeError("a compound's items do not fill its size")
+        raise DecodeError("the items of a list, map or array do not match its size")
     if len(descriptors) == 1 and descriptors[0] is not None:
         return Array(code, items, descriptors[0])
     return Array(code, items, tuple(descriptors) if descriptors else None)

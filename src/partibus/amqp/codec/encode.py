@@ -86,7 +86,7 @@ def encode_compound(code: int, count: int, body: bytes) -> bytes:
     if size < 255 and count < 256:
         return bytes((code, size + 1, count)) + body
     if count > COMPOUND_COUNT_MAX:
-        raise EncodeError(f"too many items for a compound: {count}")
+        raise EncodeError(f"too many items for a list or map: {count}")
     return _SIZE_COUNT.pack(code + 0x10, size + 4, count) + body
 
 
@@ -97,7 +97,7 @@ def _encode(value: object, depth: int) -> bytes:
     if isinstance(value, list) and not value:
         return ENCODED_EMPTY_LIST
     if depth >= NESTING_MAX:
-        raise EncodeError("the value is nested too deep")
+        raise EncodeError("the value is nested too deeply")
     if isinstance(value, list):
         return encode_list([_encode(item, depth + 1) for item in value])
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def _encode_subclass(value: object) -> bytes:
         scalar = SCALAR_ENCODERS.get(base)
         if scalar is not None:
             return scalar(value)
-    raise EncodeError(f"no AMQP type carries a {type(value).__name__}")
+    raise EncodeError(f"a {type(value).__name__} cannot be encoded as an AMQP value")
 
 
 def _pairs_body(pairs: list[tuple[object, object]], depth: int) -> bytes:
@@ -161,7 +161,7 @@ _EMPTY_VALUES: Final[dict[int, object]] = {
 def _array_body(array: Array, depth: int) -> bytes:
     code = array.code
     if not 0 < code < 256 or STEPS[code] == STEP_INVALID:
-        raise EncodeError(f"no array element has the constructor 0x{code:02x}")
+        raise EncodeError(f"0x{code:02x} is not a constructor for array elements")
     if code < 0x50 and len(array.items) > ZERO_WIDTH_COUNT_MAX:
         raise EncodeError(f"too many items for an array of empty values: {len(array.items)}")
     head = b""
@@ -176,7 +176,7 @@ def _array_body(array: Array, depth: int) -> bytes:
 def _element(code: int, item: object, depth: int) -> bytes:
     if code < 0x50:
         if item != _EMPTY_VALUES[code]:
-            raise EncodeError(f"not a value of 0x{code:02x}: {item!r}")
+            raise EncodeError(f"{item!r} does not fit the constructor 0x{code:02x}")
         return b""
     integer = _INTEGERS.get(code)
     if integer is not None and isinstance(item, int):
@@ -201,7 +201,7 @@ def _fixed_element(code: int, item: object) -> bytes:
         return encode_char(item)[1:]
     if code in (0x74, 0x84, 0x94) and isinstance(item, bytes):
         return raw_bytes(code, item, STEPS[code] - 1)[1:]
-    raise EncodeError(f"not a value of 0x{code:02x}: {item!r}")
+    raise EncodeError(f"{item!r} does not fit the constructor 0x{code:02x}")
 
 
 def _sized_element(code: int, item: object) -> bytes:
@@ -210,13 +210,13 @@ def _sized_element(code: int, item: object) -> bytes:
     elif isinstance(item, bytes) and not code & 0x0F:
         data = item
     else:
-        raise EncodeError(f"not a value of 0x{code:02x}: {item!r}")
+        raise EncodeError(f"{item!r} does not fit the constructor 0x{code:02x}")
     return _width(code, len(data)) + data
 
 
 def _compound_element(code: int, item: object, depth: int) -> bytes:
     if depth >= NESTING_MAX:
-        raise EncodeError("the value is nested too deep")
+        raise EncodeError("the value is nested too deeply")
     kind = code & 0xEF
     if kind == 0xC0 and isinstance(item, list):
         count = len(item)
@@ -229,9 +229,9 @@ def _compound_element(code: int, item: object, depth: int) -> bytes:
         count = len(item.items)
         body = _array_body(item, depth + 1)
     else:
-        raise EncodeError(f"not a value of 0x{code:02x}: {item!r}")
+        raise EncodeError(f"{item!r} does not fit the constructor 0x{code:02x}")
     if count > COMPOUND_COUNT_MAX:
-        raise EncodeError(f"too many items for a compound: {count}")
+        raise EncodeError(f"too many items for a list or map: {count}")
     head = _width(code, count)
     return _width(code, len(head) + len(body)) + head + body
 
@@ -242,4 +242,4 @@ def _width(code: int, n: int) -> bytes:
     try:
         return n.to_bytes(width, "big")
     except OverflowError:
-        raise EncodeError(f"an element is too large for 0x{code:02x}") from None
+        raise EncodeError(f"an array element is too large for 0x{code:02x}") from None

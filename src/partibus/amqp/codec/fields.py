@@ -41,7 +41,7 @@ class FieldReader:
         count, at, stop = list_header(buf, at, end)
         # Every item takes at least a byte, which limits a hostile count.
         if count > stop - at:
-            raise DecodeError("a list has no room for its items")
+            raise DecodeError("a list is too short for its items")
         offsets = [at]
         for _ in range(count):
             at = skip_value(buf, at, stop)
@@ -119,4 +119,4 @@ def symbols_from_value(value: object) -> list[str]:
         return [str(value)]
     if isinstance(value, Array):
         return [str(item) for item in value.items if isinstance(item, str)]
-    raise DecodeError("symbols were expected")
+    raise DecodeError("a symbol or an array of symbols was expected")

@@ -83,7 +83,7 @@ class MessageProperties:
 def properties_of(fields: list[object]) -> MessageProperties:
     """The decoded list as typed fields; a list may leave out trailing ones [1.4]."""
     if len(fields) > _FIELD_COUNT:
-        raise DecodeError(f"the properties have {len(fields)} fields")
+        raise DecodeError(f"the properties have more than {_FIELD_COUNT} fields: {len(fields)}")
     full = fields + [None] * (_FIELD_COUNT - len(fields))
     return MessageProperties(
         message_id=message_id_of("message-id", full[0]),
@@ -151,7 +151,7 @@ def message_id_of(name: str, value: object) -> object:
         return value
     if isinstance(value, Symbol):
         return text_of(value)
-    raise DecodeError(f"{name} is a {type(value).__name__}")
+    raise DecodeError(f"{name} is a {type(value).__name__}, not a ulong, uuid, binary or string")
 
 
 def text_field(name: str, value: object) -> str | None:
@@ -160,25 +160,25 @@ def text_field(name: str, value: object) -> str | None:
         return value
     if isinstance(value, bytes):
         return text_of(value)
-    raise DecodeError(f"{name} is a {type(value).__name__}")
+    raise DecodeError(f"{name} is a {type(value).__name__}, not a string")
 
 
 def _binary_of(name: str, value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    raise DecodeError(f"{name} is a {type(value).__name__}")
+    raise DecodeError(f"{name} is a {type(value).__name__}, not binary")
 
 
 def _time_of(name: str, value: object) -> int | None:
     if value is None or isinstance(value, Timestamp):
         return value
-    raise DecodeError(f"{name} is a {type(value).__name__}")
+    raise DecodeError(f"{name} is a {type(value).__name__}, not a timestamp")
 
 
 def _uint_of(name: str, value: object) -> int | None:
     if value is None or isinstance(value, UInt):
         return value
-    raise DecodeError(f"{name} is a {type(value).__name__}")
+    raise DecodeError(f"{name} is a {type(value).__name__}, not a uint")
 
 
 # --- one field, to a peer ---------------------------------------------------------------------

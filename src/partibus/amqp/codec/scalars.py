@@ -49,7 +49,7 @@ def encode_uint(n: int) -> bytes:
     if 0 <= n < 256:
         return _SMALL_UINTS[n]
     if not 0 <= n <= 0xFFFFFFFF:
-        raise EncodeError(f"not a uint: {n}")
+        raise EncodeError(f"{n} is not a uint")
     return _UINT.pack(0x70, n)
 
 
@@ -57,7 +57,7 @@ def encode_ulong(n: int) -> bytes:
     if 0 <= n < 256:
         return _SMALL_ULONGS[n]
     if not 0 <= n <= 0xFFFFFFFFFFFFFFFF:
-        raise EncodeError(f"not a ulong: {n}")
+        raise EncodeError(f"{n} is not a ulong")
     return _ULONG.pack(0x80, n)
 
 
@@ -77,14 +77,14 @@ def utf8_bytes(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EncodeError(f"not Unicode text: {error.reason}") from None
+        raise EncodeError(f"the text is not valid Unicode: {error.reason}") from None
 
 
 def fixed_bytes(code: int, n: int, width: int, signed: bool) -> bytes:
     try:
         return bytes((code,)) + n.to_bytes(width, "big", signed=signed)
     except OverflowError:
-        raise EncodeError(f"{n} does not fit {width} bytes, signed={signed}") from None
+        raise EncodeError(f"{n} does not fit into {width} bytes (signed={signed})") from None
 
 
 def _encode_sized(code: int, data: bytes) -> bytes:
@@ -98,7 +98,7 @@ def _encode_sized(code: int, data: bytes) -> bytes:
 
 def raw_bytes(code: int, data: bytes, width: int) -> bytes:
     if len(data) != width:
-        raise EncodeError(f"a value of 0x{code:02x} takes {width} bytes, not {len(data)}")
+        raise EncodeError(f"the constructor 0x{code:02x} takes {width} bytes, not {len(data)}")
     return bytes((code,)) + data
 
 
@@ -146,12 +146,12 @@ def encode_float(value: object) -> bytes:
     try:
         return b"\x72" + _BINARY32.pack(value)
     except OverflowError:
-        raise EncodeError(f"not a binary32 number: {value}") from None
+        raise EncodeError(f"{value} is not a binary32 number") from None
 
 
 def encode_char(text: str) -> bytes:
     if len(text) != 1 or 0xD800 <= ord(text) <= 0xDFFF:
-        raise EncodeError(f"not one Unicode character: {text!r}")
+        raise EncodeError(f"{text!r} is not a single Unicode character")
     return fixed_bytes(0x73, ord(text), 4, False)
 
 

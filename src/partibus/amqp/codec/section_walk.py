@@ -222,7 +222,7 @@ def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) ->
         elif section == DELIVERY_ANNOTATIONS:
             at = _walk_delivery_annotations(payload, found, at, value, end)
         else:
-            raise DecodeError(f"no section has the code 0x{section:02x}")
+            raise DecodeError(f"0x{section:02x} is not the code of a section")
         last = section
     return at
 
@@ -246,7 +246,7 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
             elif code == 0x41:
                 found.durable = True
             elif code != 0x42:
-                raise DecodeError(f"durable has the type 0x{code:02x}")
+                raise DecodeError(f"durable has the type 0x{code:02x}, not boolean")
     if count > 1:
         code = payload[at]
         at += 1
@@ -255,7 +255,7 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
             found.header_flags &= ~PRIORITY_UNSET
             at += 1
         elif code != 0x40:
-            raise DecodeError(f"priority has the type 0x{code:02x}")
+            raise DecodeError(f"priority has the type 0x{code:02x}, not ubyte")
     if count > 2:
         code = payload[at]
         at += 1
@@ -268,7 +268,7 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
         elif code == 0x43:
             found.ttl_ms = 0
         elif code != 0x40:
-            raise DecodeError(f"ttl has the type 0x{code:02x}")
+            raise DecodeError(f"ttl has the type 0x{code:02x}, not uint")
     if count > 3:
         code = payload[at]
         at += 1
@@ -279,7 +279,7 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
             if code == 0x56:
                 at += 1
             elif code != 0x41 and code != 0x42:
-                raise DecodeError(f"first-acquirer has the type 0x{code:02x}")
+                raise DecodeError(f"first-acquirer has the type 0x{code:02x}, not boolean")
     if count > 4:
         code = payload[at]
         at += 1
@@ -290,9 +290,9 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
             found.delivery_count = _UINT32.unpack_from(payload, at)[0]
             at += 4
         elif code != 0x40 and code != 0x43:
-            raise DecodeError(f"delivery-count has the type 0x{code:02x}")
+            raise DecodeError(f"delivery-count has the type 0x{code:02x}, not uint")
     if at != stop or count > HEADER_FIELDS:
-        raise DecodeError("the header's fields do not fill its size")
+        raise DecodeError("the fields of the header do not match its size")
     return stop
 
 
@@ -304,7 +304,7 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
     else:
         count, at, stop = open_compound(payload, value, 0xC0)
     if count > _PROPERTIES_FIELDS:
-        raise DecodeError(f"the properties have {count} fields")
+        raise DecodeError(f"the properties have more than {_PROPERTIES_FIELDS} fields: {count}")
     if count > 0:
         found.message_id_offset = at
     for field in range(count):
@@ -338,7 +338,7 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
             step = STEPS[code]
             at = at + step if step > 0 else skip_value(payload, at, stop)
     if at != stop:
-        raise DecodeError("the properties do not fill their size")
+        raise DecodeError("the fields of the properties do not match their size")
     return stop
 
 
@@ -362,7 +362,7 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
             found.has_unread = True
             at = skip_value(payload, at, stop)  # ulong keys are reserved, not refused [3.2.10]
         else:
-            raise DecodeError(f"a key has the type 0x{code:02x}")
+            raise DecodeError(f"a key has the type 0x{code:02x}, not string or symbol")
         code = payload[at]
         if code == 0xA1:
             text = at + 2
@@ -382,7 +382,7 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
                     found.has_nested = True
                 at = skip_value(payload, at, stop)
     if at != stop or count & 1:
-        raise DecodeError("a map's items do not fill its size, or are not pairs")
+        raise DecodeError("the items of a map do not match its size, or are not pairs")
     if is_annotations:
         found.annotation_count = count >> 1
         found.annotation_pairs = payload[first:stop]
@@ -402,13 +402,13 @@ def open_compound(payload: bytes, value: int, code8: int) -> tuple[int, int, int
         return count, value + 9, value + 5 + size
     if code == 0x45 and code8 == 0xC0:
         return 0, value + 1, value + 1
-    raise DecodeError(f"a section has the type 0x{code:02x}")
+    raise DecodeError(f"a section has the type 0x{code:02x}, not list or map")
 
 
 def _step_map(payload: bytes, found: MessageSections, value: int, end: int) -> int:
     found.has_nested = True
     if payload[value] != 0xC1 and payload[value] != 0xD1:
-        raise DecodeError(f"a section has the type 0x{payload[value]:02x}")
+        raise DecodeError(f"a section has the type 0x{payload[value]:02x}, not map")
     return skip_value(payload, value, end)
 
 
@@ -430,7 +430,7 @@ def _walk_body(payload: bytes, found: MessageSections, at: int, end: int) -> int
                 found.has_nested = True
             at = skip_value(payload, value, end)
         else:
-            raise DecodeError(f"body section 0x{section:02x} has the type 0x{code:02x}")
+            raise DecodeError(f"body section 0x{section:02x} cannot have the type 0x{code:02x}")
         if at >= end or section == AMQP_VALUE:
             break
         section, value = read_descriptor(payload, at, end)
@@ -448,7 +448,7 @@ def _walk_last(payload: bytes, found: MessageSections, at: int, end: int) -> int
     if section != DELIVERY_ANNOTATIONS:
         raise SectionOrderError(f"section 0x{section:02x} is out of order")
     if found.delivery_offset >= 0:
-        raise DecodeError("there are two sections of delivery annotations")
+        raise DecodeError("the delivery annotations appear twice")
     found.bare_end = at
     found.bare_offset = min(found.bare_offset, at)
     at = _walk_delivery_annotations(payload, found, at, value, end)
@@ -470,7 +470,7 @@ def read_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:
     if end - at < 3:
         raise DecodeError("a section is cut short")
     if payload[at] != 0x00:
-        raise DecodeError(f"a section begins with 0x{payload[at]:02x}")
+        raise DecodeError(f"a section begins with 0x{payload[at]:02x}, not 0x00")
     if payload[at + 1] == 0x53:
         return payload[at + 2], at + 3
     descriptor, value = decode_value(payload, at + 1, end)

@@ -133,7 +133,7 @@ def split_batch(payload: bytes) -> list[bytes]:
 def encode_header(durable: bool, priority: int, ttl_ms: int, delivery_count: int) -> bytes:
     """A header with all its fields; a negative `ttl_ms` stands for no time to live."""
     if not 0 <= priority <= 255:
-        raise EncodeError(f"not a priority: {priority}")
+        raise EncodeError(f"{priority} is not a priority from 0 to 255")
     ttl = ENCODED_NULL if ttl_ms < 0 else encode_uint(min(ttl_ms, TTL_MS_MAX))
     count = encode_uint(delivery_count)
     size = 5 + len(ttl) + len(count)  # the field count, durable, priority (2), first-acquirer

@@ -72,7 +72,7 @@ def _check(buf: bytes, at: int, end: int, depth: int) -> int:
 def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
     """What follows a constructor with a size; array elements have this form too."""
     if STEPS[code] == STEP_INVALID:
-        raise DecodeError(f"no type has the constructor 0x{code:02x}")
+        raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     is_wide = code & 0x10 != 0
     start = at + (4 if is_wide else 1)
     size: int = _UINT32.unpack_from(buf, at)[0] if is_wide else buf[at]
@@ -85,7 +85,7 @@ def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
     count: int = _UINT32.unpack_from(buf, start)[0] if is_wide else buf[start]
     first = start + (4 if is_wide else 1)
     if first > stop:
-        raise DecodeError("a compound has no room for its count")
+        raise DecodeError("a list or map is too short for its item count")
     if code >= 0xE0:
         _check_array(buf, first, stop, count, depth + 1)
     else:
@@ -97,11 +97,11 @@ def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
 
 def _check_items(buf: bytes, at: int, stop: int, count: int, depth: int) -> None:
     if count > stop - at:  # an item takes at least a byte
-        raise DecodeError(f"{count} items are claimed in {stop - at} bytes")
+        raise DecodeError(f"a list or map claims {count} items in {stop - at} bytes")
     for _ in range(count):
         at = _check(buf, at, stop, depth)
     if at != stop:
-        raise DecodeError("a compound's items do not fill its size")
+        raise DecodeError("the items of a list or map do not match its size")
 
 
 def _check_array(buf: bytes, at: int, stop: int, count: int, depth: int) -> None:
@@ -126,7 +126,7 @@ def _check_array(buf: bytes, at: int, stop: int, count: int, depth: int) -> None
         for _ in range(count):
             at = _check_sized(code, buf, at, stop, depth)
     if at != stop:
-        raise DecodeError(f"an array of {count} items does not fill its size")
+        raise DecodeError(f"an array of {count} items does not match its size")
 
 
 def _require_depth(depth: int) -> None:

@@ -181,4 +181,4 @@ def _toml_value(value: object) -> str:
         return f"{{ {inner} }}"
     if isinstance(value, str | bool | int | float):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    raise CommandFailed(f"'{value}' has no form in TOML.", EXIT_USAGE)
+    raise CommandFailed(f"'{value}' cannot be written as TOML.", EXIT_USAGE)

@@ -79,7 +79,7 @@ def _read_json(
             known[name] = system_property(name, value)
         elif name != "body":
             raise typer.BadParameter(
-                f"'{key}' is not a part of a message; the parts are application_properties, "
+                f"'{key}' is not a field of a message; the fields are application_properties, "
                 f"{', '.join(SYSTEM_NAMES.values())}."
             )
 
@@ -90,5 +90,5 @@ def _json_value(value: object) -> object:
         try:
             return TYPES[str(value["type"])].to_value(str(value["value"]))
         except (KeyError, ValueError) as error:
-            raise typer.BadParameter(f"{json.dumps(value)} is not a typed value.") from error
+            raise typer.BadParameter(f"{json.dumps(value)} is not a valid value.") from error
     return value

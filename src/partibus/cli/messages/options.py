@@ -23,8 +23,8 @@ SessionId = Annotated[str | None, _fields_option(metavar="ID", help="Its session
 PartitionKey = Annotated[str | None, _fields_option(metavar="KEY", help="Its partition key.")]
 Subject = Annotated[str | None, _fields_option(metavar="TEXT", help="Subject (label).")]
 CorrelationId = Annotated[str | None, _fields_option(metavar="ID", help="Its correlation id.")]
-ReplyTo = Annotated[str | None, _fields_option(metavar="ENTITY", help="Where answers go.")]
-ToAddress = Annotated[str | None, _fields_option("--to", metavar="TEXT", help="Its field To.")]
+ReplyTo = Annotated[str | None, _fields_option(metavar="ENTITY", help="Where replies go.")]
+ToAddress = Annotated[str | None, _fields_option("--to", metavar="TEXT", help="Its To field.")]
 ContentType = Annotated[
     str | None, _fields_option(metavar="TYPE", help="For example application/json.")
 ]

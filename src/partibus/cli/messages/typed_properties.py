@@ -116,7 +116,7 @@ def _read(text: str) -> tuple[str, Type, object]:
     read = TYPES.get(kind)
     if read is None:
         raise typer.BadParameter(
-            f"'{kind}' is not a type; the types are {', '.join(TYPES)}. For a name with a "
+            f"'{kind}' is not a valid type; the types are {', '.join(TYPES)}. For a name with a "
             "colon, give "
             "the type: a:b:string=VALUE."
         )

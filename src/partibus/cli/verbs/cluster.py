@@ -32,7 +32,7 @@ Authority = Annotated[
     typer.Option(
         "--authority",
         metavar="DIR",
-        help="The directory that `partibus cluster init` has made.",
+        help="The directory that `partibus cluster init` created.",
         show_default=False,
     ),
 ]
@@ -49,7 +49,7 @@ Url = Annotated[
 ]
 Number = Annotated[int, typer.Argument(metavar="NODE", help="The number of the node.", min=1)]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait at most.")
+    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="The longest time to wait.")
 ]
 
 app = typer.Typer(help="Create a cluster, add nodes to it, and operate it.", no_args_is_help=True)
@@ -61,7 +61,7 @@ def init(
     name: Name = "node-1",
     if_absent: Annotated[
         bool,
-        typer.Option("--if-absent", help="Leave an authority that is there as it is, and succeed."),
+        typer.Option("--if-absent", help="Leave an existing authority as it is, and succeed."),
     ] = False,
 ) -> None:
     """Create the certificate authority of a new cluster, and the certificate of its first node.
@@ -77,7 +77,7 @@ def init(
     from partibus.server.nodes.certificates import has_authority, make_cluster
 
     if if_absent and has_authority(directory):
-        typer.echo(f"{directory}: the authority of a cluster is there already")
+        typer.echo(f"{directory}: the authority of a cluster already exists")
         return
     with reported_offline():
         make_cluster(directory, name, SystemClock())
@@ -98,7 +98,7 @@ def join(
             "--token",
             metavar="TOKEN",
             envvar="PARTIBUS_JOIN_TOKEN",
-            help="What `partibus cluster admit` has printed, in place of --authority.",
+            help="The token that `partibus cluster admit` printed, instead of --authority.",
         ),
     ] = None,
 ) -> None:
@@ -141,7 +141,7 @@ def admit(
         float, typer.Option("--minutes", metavar="N", min=0.0, help="How long the token is valid.")
     ] = 15.0,
 ) -> None:
-    """Print a token with which new nodes get certificates, and sign them until it expires.
+    """Print a token for new nodes, and sign their certificates until it expires.
 
     The key of the authority stays here, and the key of a node on its machine. Ctrl-C ends it, and
     the token with it.
@@ -235,7 +235,7 @@ def drain(
 def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
     """Spread the lanes evenly over all live nodes, and wait until that is done.
 
-    Lanes spread by themselves when nodes come and go, a few at a time.
+    Lanes move by themselves when nodes come and go, a few at a time.
 
     Example:
 
@@ -248,7 +248,7 @@ def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
 def evict(
     node: Number,
     cluster: Url,
-    force: Annotated[bool, typer.Option("--force", help="Also one that is alive.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Evict it even if it is alive.")] = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
@@ -274,8 +274,8 @@ def accept(
 ) -> None:
     """Serve a lane whose database is older than what the cluster has seen of it.
 
-    For a database that was restored from a backup. What was sent since is lost, and what was
-    received since comes again.
+    Use it for a database that was restored from a backup. What was sent since then is lost, and
+    what was received since then is delivered again.
 
     Example:
 
@@ -331,4 +331,4 @@ def _print(report: "Report") -> None:
     columns = ("node", "name", "state", "address", "version", "heartbeat", "lanes", "which")
     print_table(columns, rows, text_columns=("name", "state", "address", "version", "which"))
     if report["unowned"]:
-        typer.echo(f"no node serves: {' '.join(map(str, report['unowned']))}", err=True)
+        typer.echo(f"lanes without a node: {' '.join(map(str, report['unowned']))}", err=True)

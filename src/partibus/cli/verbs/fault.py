@@ -51,7 +51,7 @@ def store(
     place: "Place",
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the store, from 0.")],
     mode: Annotated[
-        str, typer.Argument(metavar="down|up|full|slow=MS", help="What it does from now on.")
+        str, typer.Argument(metavar="down|up|full|slow=MS", help="How it behaves from now on.")
     ],
     lasting: For = None,
 ) -> None:

@@ -111,7 +111,7 @@ def serve_flags(
         str | None,
         _cluster_option(
             metavar="URL",
-            help="Be a node of the cluster whose entities and leases are in this PostgreSQL"
+            help="Run as a node of the cluster whose entities and leases are in this PostgreSQL"
             " database; --store names the databases of its messages. (default: the server is"
             " alone)",
         ),
@@ -120,7 +120,7 @@ def serve_flags(
         Path | None,
         _cluster_option(
             metavar="DIR",
-            help="The node's certificates, of `partibus cluster init` or `join`."
+            help="The node's certificates, made by `partibus cluster init` or `join`."
             " (default ./partibus-cluster)",
         ),
     ] = None,

@@ -106,8 +106,8 @@ def check(
 ) -> None:
     """Check everything in a data directory and report what is wrong; nothing is changed.
 
-    The catalog and its checksums, every log and checkpoint, the checksum of every message that
-    is kept, and whether all of it belongs together. The exit code is 3 when anything is wrong.
+    Covers the catalog and its checksums, every log and checkpoint, the checksum of every message
+    that is kept, and whether all of it belongs together. The exit code is 3 when anything is wrong.
 
     Example:
 
@@ -150,7 +150,7 @@ def adopt(
 ) -> None:
     """Join a catalog and stores that a server refuses because they do not belong together.
 
-    For a catalog that is lost, outdated or from another namespace, and for stores from another. A
+    Use it when the catalog is lost or outdated, or when it or a store is from another namespace. A
     fragment that the catalog does not know becomes a queue: recovered-fragment-17. Copy the data
     directory first.
 
@@ -190,10 +190,10 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
 @gathers("keys", Keys)
 def rekey(
     new_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The key from now on, in a file.")
+        Path | None, typer.Option(metavar="FILE", help="The file with the new key.")
     ] = None,
     new_key_command: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="The same, as a command prints it.")
+        str | None, typer.Option(metavar="COMMAND", help="A command that prints the new key.")
     ] = None,
     data: Data = Path("partibus-data"),
     *,

@@ -41,13 +41,13 @@ To = Annotated[
 FromStores = Annotated[
     list[str] | None,
     typer.Option(
-        "--from-store", metavar="PLACE", help="A --store of the source, all in their order."
+        "--from-store", metavar="PLACE", help="A --store of the source; repeat it in order."
     ),
 ]
 ToStores = Annotated[
     list[str] | None,
     typer.Option(
-        "--to-store", metavar="PLACE", help="A --store of the target, all in their order."
+        "--to-store", metavar="PLACE", help="A --store of the target; repeat it in order."
     ),
 ]
 
@@ -61,7 +61,7 @@ def copy(
         bool, typer.Option("--verify-only", help="Copy nothing: compare what both places hold.")
     ] = False,
     decrypt: Annotated[
-        bool, typer.Option("--decrypt", help="The copy of an encrypted directory is not encrypted.")
+        bool, typer.Option("--decrypt", help="Copy an encrypted directory without encryption.")
     ] = False,
     encryption_key_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The key of an encrypted source.")

@@ -241,5 +241,5 @@ def refuse_twins(source: DefinitionSource, entities: tuple[EntityDefinition, ...
         if twin is not entity:
             line = source.line_of(twin.where)
             raise source.property_error(
-                entity.where, "name", f"'{entity.path}' is declared already, in line {line}."
+                entity.where, "name", f"'{entity.path}' is already declared, in line {line}."
             )

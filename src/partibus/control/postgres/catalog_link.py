@@ -98,7 +98,7 @@ class CatalogLink:
             self._begin(begin)
             yield
             if self._connection is None:
-                raise StoreUnavailable("The catalog's connection was lost. Try again.")
+                raise StoreUnavailable("The connection to the catalog was lost. Try again.")
             self.run("COMMIT")
         except BaseException:
             if self.in_transaction:

@@ -102,9 +102,9 @@ async def _refuse_too_many(connection: AsyncConnection) -> None:
     alive = (await cursor.fetchone() or (0,))[0]
     if alive >= NODES_MAX:
         raise ConfigError(
-            f"The cluster has {alive} live nodes and takes {NODES_MAX}: each of them is connected "
-            "to each other one. Stop a node first, use larger machines, or put entities that do "
-            "not need each other into a second cluster."
+            f"The cluster has {alive} live nodes; the maximum is {NODES_MAX}, since every node is "
+            "connected to every other. Stop a node first, use larger machines, or put entities "
+            "that do not need each other into a second cluster."
         )
 
 

@@ -121,7 +121,7 @@ class ClusterOperations:
         """Have a lane served although it went back: what it had beyond its present end is given
         up."""
         if not await self._session.run(partial(lane_seen.forget, lane=lane)):
-            raise ArgumentError(f"There is no note of lane {lane}: it is served as it is.")
+            raise ArgumentError(f"There is nothing to accept for lane {lane}.")
 
     async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
         """Wait until a condition holds, such as that a drained node has no lanes."""

@@ -59,7 +59,7 @@ from partibus.fragment.records import (
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
-_BUSY: Final = "Another change of this claim is under way; try again."
+_BUSY: Final = "Another change to this claim is under way; try again."
 
 
 # --- taking ---------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def _hold(state: State, claim: Claim, start: str, tail: bytes) -> None:
         for sequence in range(runs[index], runs[index] + runs[index + 1]):
             held = state.main.ready.take(sequence)
             if held is None:
-                raise StoreCorrupt(f"message {sequence} was claimed, but did not wait")
+                raise StoreCorrupt(f"message {sequence} was claimed, but was not waiting")
             claim.table.insert(held)
             claim.byte_count += held.length
 
@@ -131,7 +131,7 @@ def drop(state: State, claim: Claim) -> list[Held]:
         for sequence in claim.sequences():
             held = state.main.ready.take(sequence)
             if held is None:
-                raise StoreCorrupt(f"message {sequence} was settled in a claim, but did not wait")
+                raise StoreCorrupt(f"message {sequence}, settled in a claim, was not waiting")
             messages.append(held)
     claim.clear()
     return messages

@@ -93,7 +93,7 @@ def cancel(state: State, command: Command, now_ms: int, out: Effects) -> None:
         reinstate(state, taken)
         text = ", ".join(map(str, missing[:10]))
         error = MessageNotFound(
-            f"Missing sequence numbers: {text}. They are not scheduled, or no longer."
+            f"Missing sequence numbers: {text}. They are not, or no longer, scheduled."
         )
         out.outward.append(Failed(command.port, error))
         return

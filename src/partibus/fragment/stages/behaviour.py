@@ -47,7 +47,7 @@ from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 from partibus.store.record import Record
 
-_BUSY: Final = "Another change of this writer's stages is under way; try again."
+_BUSY: Final = "Another change to this writer's stages is under way; try again."
 
 
 @dataclass(eq=False)
@@ -220,9 +220,9 @@ def _missing(state: State, writer: Writer | None, command: PublishStages) -> Bus
         stage = None if writer is None else writer.stages.get(name)
         found = -1 if stage is None or not stage.chunk_count else len(stage.table)
         if stage is None or not stage.is_at_rest or found != count or name in names:
-            had = "is not there" if found < 0 else f"has {found} messages"
+            had = "is missing" if found < 0 else f"has {found} messages"
             return StageLost(
-                f"The stage '{name}' of the writer '{command.writer}' {had}, where {count} "
+                f"The stage '{name}' of the writer '{command.writer}' {had}, but {count} "
                 "messages were written. It expired or was dropped; write the batch again."
             )
         if stage.epoch != command.epoch:

@@ -185,7 +185,7 @@ def depart(state: State, stages: Stages, first_number: int, count: int) -> None:
     stage = stages.published[0]
     for number in range(first_number, first_number + count):
         if not len(stage.table):
-            raise StoreCorrupt(f"stage {stage.number} has fewer messages than left it")
+            raise StoreCorrupt(f"more messages left stage {stage.number} than it had")
         held = stage.table.pop()
         held.sequence = TRANSFER_SEQUENCES | number
         state.outbox.enter(number, held, Purpose.TRANSFER, stage.path)

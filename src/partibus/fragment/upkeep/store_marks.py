@@ -76,8 +76,8 @@ class StoreMarks:
         """Read the marks of the log or of a checkpoint."""
         if len(data) != _LAYOUT.size or data[0] != _VERSION:
             raise StoreCorrupt(
-                "the store's record of itself is not known to this release; open the data with "
-                "the release that wrote it"
+                "the store's marks have a format that is not known to this release; open the "
+                "data with the release that wrote it"
             )
         _, self.namespace, self.number, self.generation, fragment_max = _LAYOUT.unpack(data)
         self.saw(fragment_max)

@@ -47,7 +47,7 @@ class SubscriberLink(ConsumerLink):
         if is_used and not asked.is_shared:
             raise InvalidOperation(f"The subscription '{path}' has a consumer; it allows only one.")
         if is_used and record is not None and differs(record.spec, asked):
-            raise InvalidOperation(f"Consumers of the subscription '{path}' use another selector.")
+            raise InvalidOperation(f"The subscription '{path}' is in use with another selector.")
         if record is None or differs(record.spec, asked):
             connection.grants.require(path, Rights.MANAGE, connection.gateway.now_ms())
         self._is_counted = True

@@ -204,7 +204,7 @@ def _require_room(connection: "ClientConnection") -> None:
     most = connection.gateway.profile.links_per_connection_max
     if connection.link_count >= most:
         raise errors.QuotaExceeded(
-            f"A connection has at most {most} links (QTA-18); close some, or open another "
+            f"A connection may have at most {most} links (QTA-18); close some, or open another "
             "connection."
         )
 

@@ -50,7 +50,7 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
         reason, description = info.pop(REASON_KEY, None), info.pop(DESCRIPTION_KEY, None)
         return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
     if isinstance(state, TransactionalState):
-        raise ArgumentError("A transactional state holds an outcome, not another such state.")
+        raise ArgumentError("A transactional state must hold an outcome, not another state.")
     # `released`, and a settlement without a state: unlock without counting a delivery.
     return Outcome.RELEASE, None, RELEASED
 
@@ -62,7 +62,7 @@ def changed_properties(properties: dict[str, object]) -> Overlay | None:
     pairs = overlay_pairs(properties)
     if len(pairs) > HEADER_BYTES_MAX:
         raise ArgumentError(
-            f"The properties to modify take {len(pairs)} bytes; {HEADER_BYTES_MAX} are allowed."
+            f"The properties to modify take {len(pairs)} bytes; the limit is {HEADER_BYTES_MAX}."
         )
     return Overlay(pairs)
 

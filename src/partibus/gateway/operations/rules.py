@@ -127,7 +127,7 @@ def _answer(request: "ManagementRequest") -> Callable[[BusError | None], None]:
 def _subscription(request: "ManagementRequest") -> EntityRecord:
     record = request.entity.record
     if not isinstance(record.spec, SubscriptionSpec):
-        raise InvalidOperation(f"'{record.path}' has no rules; only subscriptions have.")
+        raise InvalidOperation(f"'{record.path}' has no rules; only subscriptions have rules.")
     return record
 
 
@@ -143,7 +143,7 @@ def _rule_name(request: "ManagementRequest") -> str:
 
 def _rule(name: str, description: object) -> RuleSpec:
     if not isinstance(description, Mapping):
-        raise ArgumentError("The request must hold a 'rule-description', which is a map.")
+        raise ArgumentError("The request must contain a map 'rule-description'.")
     action = _expression(description, "sql-rule-action")
     correlation = description.get("correlation-filter")
     if isinstance(correlation, Mapping):

@@ -121,7 +121,7 @@ def refusal(name: str, entity: Entity) -> BusError:
                 "added or removed inside a transaction (SEED-74). Do it outside."
             )
         return NotImplementedHere(
-            "This version of the server adds and removes rules outside of transactions only."
+            "This version of the server adds and removes rules only outside transactions."
         )
     return InvalidOperation(
         f"The operation '{name}' cannot be part of a transaction; allowed: "

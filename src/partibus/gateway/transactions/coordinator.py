@@ -130,4 +130,4 @@ def _control(payload: bytes) -> tuple[int, list[object]]:
         code = _CODES.get(str(descriptor)) if isinstance(descriptor, str) else descriptor
         if code in (_DECLARE, _DISCHARGE):
             return int(code), value.value
-    raise errors.MalformedMessage("A transaction coordinator takes declare and discharge only.")
+    raise errors.MalformedMessage("A transaction coordinator accepts only declare and discharge.")

@@ -41,7 +41,7 @@ class OpenTransactions:
         """Open a transaction."""
         if len(self._by_id) >= OPEN_MAX:
             raise QuotaExceeded(
-                f"A connection may have {OPEN_MAX} open transactions; discharge some of them."
+                f"A connection may have at most {OPEN_MAX} open transactions; discharge some."
             )
         transaction = Transaction(secrets.token_bytes(ID_BYTES), self.connection.gateway.profile)
         self._by_id[transaction.txn_id] = transaction
@@ -69,8 +69,8 @@ class OpenTransactions:
         held = self.byte_count
         if held + byte_count > BYTES_MAX:
             raise TransactionSizeExceeded(
-                f"The messages of this connection's open transactions take {held} bytes, and "
-                f"{BYTES_MAX} are allowed. Commit, or use several connections."
+                f"The messages of this connection's open transactions take {held} bytes; at "
+                f"most {BYTES_MAX} are allowed. Commit, or use several connections."
             )
         if held + byte_count > self.connection.unfinished_bytes_max():
             raise ServerBusy(

@@ -86,7 +86,7 @@ class Scope:
         are then other entities."""
         if pin.is_firm or session is not pin.session:
             raise InvalidOperation(
-                f"{_spans(pin, entity)} Messages are settled on one entity; others may be sent to."
+                f"{_spans(pin, entity)} It can settle on one entity only, but send to others."
             )
         if pin.has_numbers and store_of(entity, fragment) != pin.store:
             raise _number_elsewhere(pin.path, entity.record.path)
@@ -200,8 +200,8 @@ def _require_same_fragment(pin: Pin, fragment: Fragment, what: str) -> None:
     if fragment.index != pin.index:
         raise InvalidOperation(
             f"All work of a transaction on the partitioned '{pin.path}' must be in one "
-            f"partition (TXN-13). {what} is in partition {fragment.index}, and what came before "
-            f"in partition {pin.index}. Use the same key for all of it."
+            f"partition (TXN-13). {what} is in partition {fragment.index}, but the work before it "
+            f"is in partition {pin.index}. Use the same key for all of it."
         )
 
 
@@ -224,8 +224,8 @@ def _require_via_key(pin: Pin, key: str | None) -> None:
     index = fragment_index(key, pin.fragment_count)
     if index != pin.index:
         raise InvalidOperation(
-            f"The ViaPartitionKey '{key}' selects partition {index} of '{pin.path}', and the "
-            f"transaction is in partition {pin.index}. Use the key of what came before."
+            f"The ViaPartitionKey '{key}' selects partition {index} of '{pin.path}', but the "
+            f"transaction is in partition {pin.index}. Use the same key as before."
         )
 
 

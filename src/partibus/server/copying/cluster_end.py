@@ -83,7 +83,7 @@ class FilledCluster:
         databases = len(named.stores or (named.place,))
         if databases > lanes:
             raise ConfigError(
-                f"The source has {lanes} lane(s), which do not spread over {databases} databases: "
+                f"The source has {lanes} lane(s), too few for {databases} databases: "
                 "give at most as many databases as there are lanes."
             )
         self.settings = _settings(named, lanes, stack)
@@ -163,7 +163,7 @@ def _refuse_alive(url: str) -> LeaseRows:
         where = ", ".join(f"{row.address.host}:{row.address.port}" for row in alive)
         raise StoreUnavailable(
             f"The {database_name(url)} has live nodes ({where}): stop them, wait for three seconds "
-            "if one was killed, and copy then. Nothing was changed."
+            "if one was killed, and then copy. Nothing was changed."
         )
     return found
 

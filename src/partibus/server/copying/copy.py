@@ -102,8 +102,8 @@ def _refuse_plain(origin: Source, named: Named, *, decrypts: bool) -> None:
     if origin.is_encrypted and not decrypts:
         raise ConfigError(
             f"{named.place} is encrypted, and the copy would not be: give --decrypt if that is "
-            "meant, and have the disk or the database of the target encrypt what it keeps. Nothing "
-            "was copied."
+            "intended, and have the disk or the database of the target encrypt what it keeps. "
+            "Nothing was copied."
         )
 
 

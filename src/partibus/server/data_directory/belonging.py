@@ -172,7 +172,7 @@ class Belonging:
         own = self._identity.namespace()
         if own is None:
             raise self._foreign(
-                directory, f"belongs to namespace {namespace.hex()}, the catalog is of before it"
+                directory, f"belongs to namespace {namespace.hex()}, the catalog to none"
             )
         if own != namespace:
             raise self._foreign(
@@ -189,8 +189,8 @@ class Belonging:
         own = self._identity.generation()
         if own < generation:
             raise StoreCorrupt(
-                f"{self._file} is older than {directory}: it has change {own} of the namespace, "
-                f"the store has followed up to {generation}. Put the newest catalog back, or "
+                f"{self._file} is older than {directory}: it is at change {own} of the namespace, "
+                f"the store at change {generation}. Put the newest catalog back, or "
                 f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
 
@@ -207,8 +207,8 @@ class Belonging:
         log_id, position = log_end
         if log_id == seen.log_id and position < seen.position:
             raise StoreCorrupt(
-                f"{directory} is older than {self._file}: its log ends at {position:#x}, and it "
-                f"had come to {seen.position:#x} when the server last ran: what was sent and "
+                f"{directory} is older than {self._file}: its log ends at {position:#x}, but it "
+                f"had reached {seen.position:#x} when the server last ran: what was sent and "
                 "received since is missing. Put the newest copy of the directory back, or "
                 f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
@@ -222,8 +222,8 @@ class Belonging:
         sequence = self._identity.fragment_sequence()
         if store.marks.fragment_max > sequence:
             raise StoreCorrupt(
-                f"{self._file} is older than {directory}, or of another namespace: it has given "
-                f"ids up to {sequence}, the store knows fragment {store.marks.fragment_max}. Put "
+                f"{self._file} is older than {directory}, or of another namespace: its highest "
+                f"fragment is {sequence}, but the store has {store.marks.fragment_max}. Put "
                 f"the right catalog back, or continue with this one: {adopt(self._settings)}; "
                 "nothing was changed."
             )

@@ -90,7 +90,7 @@ class FaultService:
             and not 0 <= request.store < self._settings.stores
         ):
             last = self._settings.stores - 1
-            raise EntityNotFound(f"There is no store {request.store}; there are 0 to {last}.")
+            raise EntityNotFound(f"There is no store {request.store}; the stores are 0 to {last}.")
         if isinstance(request, requests.WorkerFault):
             self._check_worker(request.worker)
         if isinstance(request, requests.ThrottleFault | requests.LocksFault):
@@ -106,4 +106,4 @@ class FaultService:
             )
         if worker not in workers:
             known = ", ".join(map(str, workers))
-            raise ArgumentError(f"There is no worker {worker}; there are {known}.")
+            raise ArgumentError(f"There is no worker {worker}; the workers are {known}.")

@@ -115,7 +115,7 @@ class Admission:
     def _signed(self, request: JoinRequest) -> JoinAnswer:
         proof = _proof(self.secret, b"request", request.name.encode(), request.csr)
         if not hmac.compare_digest(proof, request.proof):
-            raise ArgumentError("The token is of another `partibus cluster admit`.")
+            raise ArgumentError("The token was printed by another `partibus cluster admit`.")
         now_ms = self._clock.now_ms()
         if now_ms >= self.until_ms:
             raise ArgumentError("The token has expired. Run `partibus cluster admit` again.")
@@ -155,12 +155,12 @@ async def join_by_token(directory: Path, text: str, name: str, clock: Clock) -> 
     proof = _proof(token.secret, b"request", name.encode(), key.request)
     answer = await _ask(token, JoinRequest(name, key.request, proof))
     if answer.error:
-        raise ArgumentError(f"The authority refuses it: {answer.error}")
+        raise ArgumentError(f"The authority refused the request: {answer.error}")
     proof = _proof(token.secret, b"answer", answer.certificate, answer.authorities)
     if not hmac.compare_digest(proof, answer.proof):
         raise ConfigError(
-            f"What answers at {token.host}:{token.port} does not know the token: it is not the "
-            "authority that gave it."
+            f"The server at {token.host}:{token.port} does not know the token: it is not the "
+            "authority that issued it."
         )
     write_signed(directory, answer.certificate, key.pem, answer.authorities, clock.now_ms())
 

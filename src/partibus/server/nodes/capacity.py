@@ -43,8 +43,8 @@ async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
             await session.close()
         if offered < count:
             _log.warning(
-                "the %s allows %d connections; %d nodes and the lanes in it may need %d. Set "
-                "max_connections of the database to more, or spread the lanes over more databases",
+                "the %s allows %d connections; %d nodes and the lanes in it may need %d. Raise "
+                "max_connections of the database, or spread the lanes over more databases",
                 database_name(database),
                 offered,
                 nodes,

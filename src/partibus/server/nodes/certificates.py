@@ -82,7 +82,7 @@ def node_name(directory: Path) -> str:
         ) from error
     if not names:
         raise ConfigError(
-            f"{directory / CERTIFICATE_FILE} names no node. Make it with `partibus cluster join`."
+            f"{directory / CERTIFICATE_FILE} does not name a node; use `partibus cluster join`."
         )
     return names[0]
 
@@ -117,6 +117,6 @@ def check_name(name: str) -> None:
     """Raises ArgumentError when it is not a valid node name."""
     if not _NODE_NAME.fullmatch(name):
         raise ArgumentError(
-            f"'{name}' is not a valid name of a node: up to 63 lower-case letters, digits and "
+            f"'{name}' is not a valid node name: use up to 63 lower-case letters, digits and "
             "hyphens, with a letter or digit at both ends."
         )

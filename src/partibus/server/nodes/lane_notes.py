@@ -26,10 +26,10 @@ def refuse_older(name: str, lane: int, end: LaneEnd | None, seen: LaneEnd | None
     if end is None or seen is None or end.log_id != seen.log_id or end.position >= seen.position:
         return
     raise StoreCorrupt(
-        f"The {name} went back: its log ends at {end.position:#x}, and it had come to "
-        f"{seen.position:#x}. What was sent and received since is missing. Bring its database to "
-        f"the newest state, or continue without it by `partibus cluster accept {lane}`; nothing "
-        "was changed."
+        f"The {name} went back in time: its log ends at {end.position:#x}, but it had reached "
+        f"{seen.position:#x}. What was sent and received since is missing. Restore its database to "
+        f"the newest state, or accept the loss with `partibus cluster accept {lane}`; nothing was "
+        "changed."
     )
 
 

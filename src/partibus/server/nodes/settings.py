@@ -35,7 +35,7 @@ def settle(settings: "ServeSettings") -> "ServeSettings":
     directories = [place for place in databases if not is_database(place)]
     if directories:
         raise ConfigError(
-            "The stores of a cluster are in databases, which every node reaches: "
+            "The stores of a cluster are in databases, which every node must reach: "
             f"'{directories[0]}' does not begin with {SCHEMES[0]}."
         )
     lanes = settings.lanes or LANES_PER_DATABASE * len(databases)
@@ -58,4 +58,4 @@ def _refuse_others(settings: "ServeSettings") -> None:
     )
     for is_given, name, way_out in refused:
         if is_given:
-            raise ConfigError(f"--cluster and {name} do not go together: {way_out}.")
+            raise ConfigError(f"--cluster cannot be combined with {name}: {way_out}.")

@@ -122,7 +122,7 @@ class Administration:
         itself."""
         if not token:
             raise Unauthorized(
-                "A shared access signature is needed in the header Authorization; sign it with a "
+                "A shared access signature is needed in the Authorization header; sign it with a "
                 "policy of the namespace that has the right Manage."
             )
         now_ms = self._clock.now_ms()

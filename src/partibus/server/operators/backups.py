@@ -120,13 +120,13 @@ class BackupService:
         for number in self._settings.store_databases:
             raise InvalidOperation(
                 f"Store {number} is the {self._settings.store_name(number)}, which this backup "
-                "cannot include: back up the database with its own tools, or copy all into a "
-                "directory with `partibus store copy` while no server runs."
+                "cannot include: back up the database with its own tools, or copy everything into "
+                "a directory with `partibus store copy` while no server runs."
             )
         for number, store in self._stores.items():
             if store.shortage is not None:
                 raise StoreUnavailable(
-                    f"The disk of store {number} is almost full; a backup would keep it so. "
+                    f"The disk of store {number} is almost full; a backup would keep it full. "
                     "Free space, and try again."
                 )
         for store in self._stores.values():

@@ -79,7 +79,7 @@ class MessageService:
     @asynccontextmanager
     async def _bus(self, token: str | None) -> AsyncIterator[Bus]:
         if not token:
-            raise Unauthorized("A token is needed in the header Authorization.")
+            raise Unauthorized("A token is needed in the Authorization header.")
         try:
             async with inside_bus(self._gateway, token) as bus:
                 yield bus
@@ -330,7 +330,7 @@ def _state(state: bytes | None) -> Payload:
 def _work(name: str, body: Payload) -> Resubmission:
     unknown = set(body) - {"to", "reason", "max", "new_id", "numbers", "edit", "discard", "dry_run"}
     if unknown:
-        raise ArgumentError(f"'{min(unknown)}' is unknown to a resubmission.")
+        raise ArgumentError(f"'{min(unknown)}' is not a field of a resubmission.")
     numbers, edit = body.get("numbers"), body.get("edit")
     most = body.get("max", RESUBMITTED_MAX)
     if not isinstance(most, int) or not 1 <= most <= RESUBMITTED_MAX:

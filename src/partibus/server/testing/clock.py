@@ -57,7 +57,7 @@ class ClockService(FixedClockService):
         delta_ms = _delta_ms(body)
         if self.time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
             raise ArgumentError(
-                "The clock can be advanced by 100 years in all; restart the server."
+                "The clock can be advanced by at most 100 years in total; restart the server."
             )
         await self.time.advance_ms(delta_ms, self.is_at_rest, self.idle.sweep, self.look)
         return self.show()
@@ -66,8 +66,8 @@ class ClockService(FixedClockService):
 def _delta_ms(body: Payload) -> int:
     by = body.get("by")
     if set(body) != {"by"} or not isinstance(by, str):
-        raise ArgumentError("An advance takes 'by', a duration such as 30s, 1h30m, 7d or P7D.")
+        raise ArgumentError("An advance needs 'by', a duration such as 30s, 1h30m, 7d or P7D.")
     delta_ms = any_duration_ms(by)
     if not 0 < delta_ms <= ADVANCE_MS_MAX:
-        raise ArgumentError(f"'by' is {by}; allowed is up to 3650d in one call.")
+        raise ArgumentError(f"'by' is {by}; it must be above 0 and at most 3650d.")
     return delta_ms

@@ -76,13 +76,13 @@ class HostedNamespaces(NoNamespaces):
     async def create(self, body: Payload) -> Payload:
         """An empty namespace; without a name it gets a new one."""
         if set(body) - {"name"}:
-            raise ArgumentError("A namespace takes 'name', which may be left out.")
+            raise ArgumentError("Only 'name' is allowed, and it may be left out.")
         name = self._checked(body.get("name", f"test-{secrets.token_hex(8)}"))
         node = self._own.guest()
         await node.start()
         if self._is_stopped or name in self._nodes:
             await node.stop()
-            raise EntityExists(f"There is a namespace '{name}' already.")
+            raise EntityExists(f"A namespace '{name}' already exists.")
         key = self._key()
         node.catalog.put_policy("", AccessPolicy(name, key, new_key(), ALL_RIGHTS))
         node.gateway.memory = self._own.gateway.memory
@@ -107,11 +107,11 @@ class HostedNamespaces(NoNamespaces):
     def _checked(self, name: object) -> str:
         if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
             raise ArgumentError(
-                f"'{name}' is not a valid name for a namespace: 1 to {NAME_LENGTH_MAX} letters, "
+                f"'{name}' is not a valid namespace name: use 1 to {NAME_LENGTH_MAX} letters, "
                 "digits, '-' and '_', beginning and ending with a letter or digit."
             )
         if name in self._nodes or self._own.catalog.policy("", name) is not None:
-            raise EntityExists(f"There is a namespace or a policy '{name}' already.")
+            raise EntityExists(f"A namespace or policy '{name}' already exists.")
         if len(self._nodes) >= NAMESPACES_MAX:
             raise QuotaExceeded(f"There are {NAMESPACES_MAX} namespaces; delete some first.")
         return name

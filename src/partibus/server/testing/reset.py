@@ -24,7 +24,7 @@ def check(settings: "ServeSettings") -> None:
     for name, is_on in (("--testing", settings.testing), ("--fake-time", settings.fake_time)):
         if is_on and not settings.memory:
             raise ConfigError(
-                f"{name} is for tests and works with --memory alone: this server would keep "
+                f"{name} is for tests and works only with --memory: this server would keep "
                 f"messages on disk. Add --memory, or leave out {name}."
             )
         if is_on and settings.workers > 1:

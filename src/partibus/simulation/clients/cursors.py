@@ -77,10 +77,10 @@ class CursorClient(PipelineClient):
             return plan
         numbers = await self._read(home, start, plan.end)
         if self.chance.random() < 0.2 and await self._read(home, start, plan.end) != numbers:
-            raise Violation(f"{self.name}: {start} to {plan.end} of {home} reads otherwise twice")
+            raise Violation(f"{self.name}: {start} to {plan.end} of {home} differs when reread")
         for sequence, number in numbers:
             if sequence <= progress.last:
-                raise Violation(f"{self.name}: message {number} was read behind a later one")
+                raise Violation(f"{self.name}: message {number} was read after a later one")
             progress.last = sequence
             progress.read.append(number)
         progress.position = await self._place(home, plan.end)
@@ -132,5 +132,5 @@ class CursorClient(PipelineClient):
             if was_there and is_ours and letter.number not in seen:
                 raise Violation(
                     f"message {letter.number} was accepted at {letter.accepted_us} us and "
-                    f"{self.name}, who has read along since {self._since_us} us, never had it"
+                    f"{self.name}, which has read since {self._since_us} us, never got it"
                 )

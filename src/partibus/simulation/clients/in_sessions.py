@@ -64,7 +64,7 @@ class SessionClient(ReceivingClient):
             elif roll < 0.45:
                 found = await management.session_state(session)
                 if found not in states:
-                    raise Violation(f"session {session} has the state {found!r}, not of {states}")
+                    raise Violation(f"session {session} has the state {found!r}, none of {states}")
 
 
 class SessionRival(SessionClient):

@@ -51,7 +51,7 @@ def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
         raise StoreCorrupt.at(
             directory / name,
             None,
-            "not a file of this store, by its name; move the file elsewhere.",
+            "this is not a valid name for a file of a store; move the file elsewhere.",
         )
     return int(match[1], 16), int(match[2], 16), int(match[3], 16)
 
@@ -192,7 +192,7 @@ def _check_header(path: Path, data: bytes, store_id: bytes) -> tuple[int, int, i
             path, 8, f"compacted format {version}; this release reads {KEPT_VERSION}."
         )
     if (base, end) != parse_kept_name(path.parent, path.name)[:2]:
-        raise StoreCorrupt.at(path, 16, f"the file was renamed; it is of {base:#x}.")
+        raise StoreCorrupt.at(path, 16, f"the file was renamed; it belongs to {base:#x}.")
     if own_id != store_id:
         raise StoreCorrupt.at(
             path, 32, f"the file belongs to store {own_id.hex()}, this one is {store_id.hex()}."

@@ -20,7 +20,7 @@ class Expected:
         unknown = sorted(set(given) - set(_FIELDS))
         if unknown:
             known = ", ".join(_FIELDS)
-            raise TypeError(f"'{unknown[0]}' is not a field of a message; there are {known}.")
+            raise TypeError(f"'{unknown[0]}' is not a field of a message; the fields are {known}.")
         self.given = given
 
     def differences(self, message: Message) -> list[str]:

@@ -56,7 +56,7 @@ class Server(TestingServer):
 
     def start(self) -> Self:
         """Serve; returns when clients can connect, and raises what prevents that."""
-        assert self._thread is None, "the server was started already"
+        assert self._thread is None, "the server has already been started"
         from partibus.server.config import resolve_configuration
 
         configuration = resolve_configuration(self._flags, {})

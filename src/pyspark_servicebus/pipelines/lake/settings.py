@@ -45,7 +45,7 @@ class CaptureSettings(Declaration):
         metavar="TARGET",
     )
     format: str = setting(
-        "parquet: files in folders; delta: a Delta table, one commit a window.",
+        "parquet: files in folders; delta: a Delta table, one commit per window.",
         default="parquet",
         choices=FORMATS,
     )
@@ -66,7 +66,7 @@ class CaptureSettings(Declaration):
         "Close the window after this time.", "duration", default=WINDOW_TIME_MS, least=1000
     )
     empty_windows: bool = _windows(
-        "Write a file without rows for a window in which nothing came.", "switch", default=False
+        "Write a file without rows for a window without messages.", "switch", default=False
     )
     continuous: bool = setting(
         "Run until stopped; without it, process what is there and end.", "switch", default=False

@@ -74,11 +74,11 @@ def check_template(text: str) -> None:
         if part.startswith(("_", ".")):
             raise SettingsError(
                 f"template: the folder '{part}' begins with '{part[0]}', which readers of Parquet "
-                "pass over; begin it with a letter."
+                "ignore; begin it with a letter."
             )
         if not _SAFE.fullmatch(fixed):
             raise SettingsError(
-                f"template: '{fixed}' has characters that not every storage takes; use letters, "
+                f"template: '{fixed}' has characters that not every storage accepts; use letters, "
                 "digits and . _ - = only."
             )
 

@@ -56,7 +56,7 @@ class ReplayReport(JsonReport):
             f"  {counted(self.rows, 'message')} of {spread} would be sent",
         ]
         if self.lasts_s is not None:
-            lines.append(f"  at this pace it takes {format_span(self.lasts_s)} at least")
+            lines.append(f"  at this pace it takes at least {format_span(self.lasts_s)}")
         if self.resumed_behind:
             lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
         for row in self.first_rows:

@@ -157,6 +157,6 @@ def _refuse(letter: Letter, condition: str, text: str) -> None:
 
 def _refusal(number: object, text: str) -> PipelineFailed:
     return PipelineFailed(
-        f"The message with the sequence number {number} is refused: {text} Leave it out with the "
+        f"The message with the sequence number {number} was refused: {text} Leave it out with the "
         f"filter sequence_number <> {number}, and run the same command again: it continues."
     )

@@ -74,7 +74,7 @@ class ReplaySource:
         if settings.pace == "original" or settings.since_ms or settings.until_ms:
             needed["enqueued_time"] = "the pace and for times"
         complaints = [
-            f"source: there is no column '{name}', which is needed for {what}; there are"
+            f"source: there is no column '{name}', which is needed for {what}; it has"
             f" {', '.join(columns)}."
             for name, what in needed.items()
             if name not in columns

@@ -63,7 +63,7 @@ def load_positions(settings: ReplaySettings) -> ReplayPositions | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SettingsError(
-            f"state: '{file}' holds no positions of a replay; name another file."
+            f"state: '{file}' does not hold the positions of a replay; name another file."
         ) from None
     if found.replay != replay_name(settings) and not found.is_done:
         raise SettingsError(

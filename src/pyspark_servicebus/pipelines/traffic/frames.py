@@ -95,7 +95,7 @@ def captured_messages(spark: "SparkSession", path: str, measured: Measured) -> "
         frame = spark.read.option("recursiveFileLookup", "true").parquet(path)
     except AnalysisException as error:
         raise SettingsError(
-            f"captured: {path} holds no Parquet files that can be read: {error.getCondition()}."
+            f"captured: {path} has no readable Parquet files: {error.getCondition()}."
         ) from None
     if "enqueued_time" not in frame.columns:
         raise SettingsError(

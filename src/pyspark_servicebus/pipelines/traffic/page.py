@@ -58,9 +58,9 @@ def _tiles(report: TrafficReport) -> list[tuple[str, str]]:
         tiles.insert(1, (format_bytes(report.bytes), "in their bodies"))
     if report.ages:
         oldest = max(age.oldest_s for age in report.ages)
-        tiles.append((format_age(oldest), "old is the oldest"))
+        tiles.append((format_age(oldest), "age of the oldest"))
     elif report.cursors:
-        tiles.append((f"{max(cursor.lag for cursor in report.cursors):,}", "behind at most"))
+        tiles.append((f"{max(cursor.lag for cursor in report.cursors):,}", "the largest lag"))
     return tiles
 
 

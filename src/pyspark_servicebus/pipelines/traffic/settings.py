@@ -52,7 +52,7 @@ class AnalyticsSettings(Declaration):
         default=None,
     )
     mode: str = setting(
-        "snapshot: what waits now. stream: what passes, window by window.",
+        "snapshot: what waits now. stream: the traffic, window by window.",
         default="snapshot",
         choices=MODES,
     )

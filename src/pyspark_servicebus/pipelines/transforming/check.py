@@ -77,8 +77,8 @@ def check_entities(settings: TransformSettings) -> str:
         failures = find_entity(settings.bus, "failure_queue", settings.failure_queue)
         if failures.requires_session:
             raise SettingsError(
-                f"failure_queue: '{settings.failure_queue}' requires sessions, and messages "
-                "without one must fit too; name a queue without."
+                f"failure_queue: '{settings.failure_queue}' requires sessions, but failing "
+                "messages may have none; name a queue without sessions."
             )
     return "" if settings.outlet is not None else _check_target(settings)
 

@@ -43,7 +43,7 @@ def failing_numbers(numbers: Sequence[int], attempt: Attempt, most: int) -> dict
         found[number] = text
         if len(found) > most:
             raise TooManyFailures(
-                f"More than {most} messages of one batch fail; the last one said: {text} Nothing "
+                f"More than {most} messages of one batch failed; the last error: {text} Nothing "
                 "was consumed or sent. Correct the function, or allow more with failures_max."
             )
     return found

@@ -28,7 +28,7 @@ def load_function(setting: str, name: str, beside: Path | None = None) -> Functi
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise SettingsError(
-            f"{setting}: '{name}' names no function; write module:function or file.py:function."
+            f"{setting}: '{name}' is not a function; write module:function or file.py:function."
         )
     module = _module(setting, where, beside)
     found = getattr(module, attribute, None)

@@ -261,19 +261,19 @@ def _is_table(value: object) -> bool:
 
 
 _FITS: Final[dict[str, Callable[[object], bool]]] = {
-    "text": lambda value: isinstance(value, str) and bool(value.strip()),
-    "list of texts": _is_texts,
-    "table of texts": _is_table,
+    "string": lambda value: isinstance(value, str) and bool(value.strip()),
+    "list of strings": _is_texts,
+    "table of strings": _is_table,
 }
 _KINDS: Final[dict[str, _Kind]] = {
-    "sql": _Kind(_sql, "text"),
-    "filter": _Kind(_filter, "text"),
-    "select": _Kind(_select, "list of texts"),
-    "set": _Kind(_set, "table of texts"),
-    "rename": _Kind(_rename, "table of texts"),
-    "drop": _Kind(_drop, "list of texts"),
-    "json": _Kind(_json, "text"),
-    "python": _Kind(_python, "text", ("arguments",)),
-    "rows": _Kind(_rows, "text", ("arguments",)),
-    "stateful": _Kind(_stateful, "text", ("key", "forget_after", "arguments")),
+    "sql": _Kind(_sql, "string"),
+    "filter": _Kind(_filter, "string"),
+    "select": _Kind(_select, "list of strings"),
+    "set": _Kind(_set, "table of strings"),
+    "rename": _Kind(_rename, "table of strings"),
+    "drop": _Kind(_drop, "list of strings"),
+    "json": _Kind(_json, "string"),
+    "python": _Kind(_python, "string", ("arguments",)),
+    "rows": _Kind(_rows, "string", ("arguments",)),
+    "stateful": _Kind(_stateful, "string", ("key", "forget_after", "arguments")),
 }

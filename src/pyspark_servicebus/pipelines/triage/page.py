@@ -49,8 +49,8 @@ def _tiles(page: Page, report: DeadLetterReport) -> None:
         (f"{len(report.counted):,}", f"of {report.entities_looked_at:,} entities have some"),
         (f"{len(report.causes) + report.causes_left_off:,}", "causes"),
         (format_bytes(sum(cause.body_bytes for cause in report.causes)), "in their bodies"),
-        (_ago(report.taken_at - oldest), "old is the oldest"),
-        (_ago(report.taken_at - newest), "old is the newest"),
+        (_ago(report.taken_at - oldest), "age of the oldest"),
+        (_ago(report.taken_at - newest), "age of the newest"),
     ]
     page.tiles(tiles)
 

@@ -99,7 +99,7 @@ class Triage:
         if index == NO_RULE or self.rules[index].body_merge is None:
             return index, None
         if row["body_type"] != "data":
-            return index, f"its body is an AMQP {row['body_type']}, and body_merge takes JSON"
+            return index, f"its body is an AMQP {row['body_type']}, but body_merge needs JSON"
         try:
             patched(row["body"] or b"", self.rules[index].body_merge)
         except NotFixable as problem:

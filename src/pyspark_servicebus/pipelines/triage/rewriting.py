@@ -86,7 +86,7 @@ def merged_body(message: IncomingMessage, rule: Rule) -> bytes | None:
         return None
     kind, body = message.body()
     if kind != "data" or not isinstance(body, bytes):
-        raise NotFixable(f"its body is an AMQP {kind}, and body_merge takes JSON")
+        raise NotFixable(f"its body is an AMQP {kind}, but body_merge needs JSON")
     return patched(body, rule.body_merge)
 
 

@@ -221,7 +221,7 @@ class _Reading:
         try:
             return None if text is None else re.compile(text, re.IGNORECASE | re.DOTALL)
         except re.error as error:
-            hint = "it is a regular expression; for a plain text put \\ before ( ) [ ] . * + ?"
+            hint = "this is a regular expression; for plain text put \\ before ( ) [ ] . * + ?"
             self.complain(index, "description", f"{error}; {hint}")
             return None
 
@@ -237,7 +237,7 @@ class _Reading:
         found: dict[str, str] = {}
         for name, value in given.items():
             if not isinstance(value, str | int | float):
-                self.complain(index, "properties", f"{name}: write a text, for example 'acme*'.")
+                self.complain(index, "properties", f"{name}: expected a string such as 'acme*'.")
                 continue
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
         return found
@@ -278,7 +278,7 @@ class _Reading:
             elif isinstance(value, str | bool | int | float):
                 found[name] = value
             else:
-                text = f"{name}: a property is a text, a number, true, false or a time."
+                text = f"{name}: expected a string, a number, true, false or a time."
                 self.complain(index, "set", text)
         return found
 
@@ -295,4 +295,4 @@ class _Reading:
 
 
 def _refuse() -> object:
-    raise ValueError("it is neither a table nor a text")
+    raise ValueError("it is neither a table nor a string")

@@ -65,7 +65,7 @@ def test_a_name_may_have_a_colon_when_the_type_is_said() -> None:
         ("a", "is not a property"),
         ("=1", "is not a property"),
         (":int=1", "is not a property"),
-        ("a:imt=1", "'imt' is not a type; the types are string, int"),
+        ("a:imt=1", "'imt' is not a valid type; the types are string, int"),
         ("a:int=x", "'x' is not a valid int"),
         ("a:int=2147483648", "is not a valid int"),
         ("a:long=9223372036854775808", "is not a valid long"),

@@ -102,7 +102,7 @@ def test_the_exit_code_is_the_run_s(serve: Serve) -> None:
     ("flags", "words"),
     [
         (("--port", "high"), "--port: 'high' is not a valid port"),
-        (("--profile", "gold"), "--profile: 'gold' is not a profile"),
+        (("--profile", "gold"), "--profile: 'gold' is not a valid profile"),
         (("--config", "missing.toml"), "missing.toml: cannot be read"),
     ],
 )

@@ -231,7 +231,7 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             QUEUES + '[[queue]]\nname = "A"\n',
-            "bus.toml:7: queue[2].name: 'A' is declared already, in line 1.",
+            "bus.toml:7: queue[2].name: 'A' is already declared, in line 1.",
         ),
         (
             QUEUES + "enable_partitioning = true\npartition_count = 1\n",
@@ -270,7 +270,8 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = ["Read"]\n',
-            "bus.toml:4: policy[0].rights: 'Read' is not a right; allowed: Manage, Send, Listen.",
+            "bus.toml:4: policy[0].rights: 'Read' is not a valid right; allowed: Manage, Send, "
+            "Listen.",
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = "Send"\n',

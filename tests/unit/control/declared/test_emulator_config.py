@@ -192,7 +192,7 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
         ),
         (
             document(Name="A"),
-            "Config.json:11: UserConfig.Namespaces[0].Queues[1].Name: 'A' is declared already, "
+            "Config.json:11: UserConfig.Namespaces[0].Queues[1].Name: 'A' is already declared, "
             "in line 7.",
         ),
         (

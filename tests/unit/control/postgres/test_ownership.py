@@ -283,7 +283,7 @@ async def test_a_cluster_takes_so_many_nodes(join: Join, monkeypatch: pytest.Mon
     monkeypatch.setattr(lease_rows, "NODES_MAX", 2)
     await join()
     await join()
-    with pytest.raises(ConfigError, match="has 2 live nodes and takes 2"):
+    with pytest.raises(ConfigError, match="has 2 live nodes; the maximum is 2"):
         await join()
     monkeypatch.setattr(lease_rows, "NODES_MAX", 3)
     await join()

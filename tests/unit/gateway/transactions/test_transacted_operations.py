@@ -165,7 +165,7 @@ def test_other_operations_are_refused_with_a_text(q: Queue, operation: str) -> N
     ("spec", "status", "text"),
     [
         (QueueSpec(enable_partitioning=True, fragments=4), 400, b"SEED-74"),
-        (QueueSpec(), 501, b"outside of transactions only"),
+        (QueueSpec(), 501, b"only outside transactions"),
     ],
 )
 def test_rules_are_changed_outside_of_transactions(

@@ -45,7 +45,7 @@ def test_one_run_at_a_time(files: ClaimFiles) -> None:
 
 def test_a_note_of_another_version(files: ClaimFiles) -> None:
     files._write("a.claim", {"v": 2, "messages": []})
-    with pytest.raises(ValueError, match=r"a\.claim has the version 2, not 1"):
+    with pytest.raises(ValueError, match=r"a\.claim has version 2, not 1"):
         files.noted("a.claim")
 
 

@@ -164,7 +164,7 @@ def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
         "1: nam: unknown key; did you mean name?",
         "4: mod: unknown key; did you mean mode?",
         "6: step 1: filtr: unknown key; did you mean filter?",
-        "8: step 2 (sql): a text is needed, not 7.",
+        "8: step 2 (sql): a string is needed, not 7.",
         "11: deliver: 'perhaps' is not one of staged, dedup, atLeastOnce.",
         "12: shedule: unknown key; did you mean schedule?",
         "15: mastre: unknown key; did you mean master?",

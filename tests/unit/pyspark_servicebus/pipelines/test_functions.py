@@ -56,9 +56,9 @@ def test_an_installed_module_travels_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("double", "'double' names no function; write module:function"),
-        (":double", "names no function"),
-        ("mine_b:", "names no function"),
+        ("double", "'double' is not a function; write module:function"),
+        (":double", "is not a function"),
+        ("mine_b:", "is not a function"),
         ("mine_b:dubble", "mine_b has no function 'dubble'; it has double."),
         ("mine_b:FACTOR", "has no function 'FACTOR'"),
         ("mine_absent:x", "mine_absent cannot be imported: ModuleNotFoundError"),

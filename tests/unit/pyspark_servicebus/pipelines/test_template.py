@@ -38,7 +38,7 @@ def test_names_become_folders() -> None:
         ("/{entity}", "empty or a dotted folder"),
         ("{entity}//x", "empty or a dotted folder"),
         ("{entity}/../x", "empty or a dotted folder"),
-        ("_x/{entity}", "readers of Parquet pass over"),
+        ("_x/{entity}", "readers of Parquet ignore"),
         ("{entity}/a b", "characters"),
         ("", "empty"),
     ],

@@ -90,11 +90,11 @@ async def test_only_the_worker_meant_is_killed() -> None:
 @pytest.mark.parametrize(
     ("payload", "error", "words"),
     [
-        ({"kind": "store", "store": 2, "mode": "down"}, EntityNotFound, "there are 0 to 1"),
+        ({"kind": "store", "store": 2, "mode": "down"}, EntityNotFound, "the stores are 0 to 1"),
         ({"kind": "store", "store": -1, "mode": "down"}, EntityNotFound, "no store -1"),
         ({"kind": "locks", "entity": "nope"}, EntityNotFound, "nope"),
         ({"kind": "throttle", "entity": "nope", "rate_per_s": 1}, EntityNotFound, "nope"),
-        ({"kind": "worker", "worker": 7}, ArgumentError, "there are 0, 1"),
+        ({"kind": "worker", "worker": 7}, ArgumentError, "the workers are 0, 1"),
     ],
 )
 async def test_what_is_not_there_cannot_be_broken(

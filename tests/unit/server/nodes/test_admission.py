@@ -57,7 +57,7 @@ async def test_a_token_expires_by_the_clock_of_the_authority(
     clock = ManualClock(SystemClock().now_ms())
     async with admitting(authority, clock) as token:
         clock.advance_ms(SOON_MS)
-        with pytest.raises(ArgumentError, match="refuses it: The token has expired"):
+        with pytest.raises(ArgumentError, match="refused the request: The token has expired"):
             await join_by_token(tmp_path / "node", token.text(), "node-2", SystemClock())
     assert not (tmp_path / "node").exists()
 
@@ -71,7 +71,7 @@ async def test_a_token_that_has_expired_is_not_tried(tmp_path: Path) -> None:
 async def test_who_does_not_know_the_secret_gets_nothing(authority: Path, tmp_path: Path) -> None:
     async with admitting(authority, SystemClock()) as token:
         guessed = msgspec.structs.replace(token, secret=bytes(32))
-        with pytest.raises(ArgumentError, match="of another `partibus cluster admit`"):
+        with pytest.raises(ArgumentError, match="by another `partibus cluster admit`"):
             await join_by_token(tmp_path / "node", guessed.text(), "node-2", SystemClock())
     assert not (tmp_path / "node").exists()
 
@@ -88,14 +88,14 @@ async def test_who_poses_as_the_authority_is_noticed(authority: Path, tmp_path: 
     async with await asyncio.start_server(pose, HOST, 0) as server:
         port = int(server.sockets[0].getsockname()[1])
         token = JoinToken(HOST, port, SystemClock().now_ms() + SOON_MS, bytes(32))
-        with pytest.raises(ConfigError, match="is not the authority that gave it"):
+        with pytest.raises(ConfigError, match="is not the authority that issued it"):
             await join_by_token(tmp_path / "node", token.text(), "node-2", SystemClock())
     assert not (tmp_path / "node").exists()
 
 
 async def test_a_name_that_no_node_may_have_is_refused(authority: Path, tmp_path: Path) -> None:
     async with admitting(authority, SystemClock()) as token:
-        with pytest.raises(ArgumentError, match="is not a valid name"):
+        with pytest.raises(ArgumentError, match="is not a valid node name"):
             await join_by_token(tmp_path / "node", token.text(), "Not a name", SystemClock())
 
 

@@ -41,7 +41,7 @@ async def test_a_shortage_is_said_and_refuses_nothing(
     away = "postgresql://partibus@127.0.0.1:1/away"
     await warn_of_shortage(settings(database, away, database, lanes=3 * lanes), 2)
     (record,) = caplog.records
-    assert "Set max_connections of the database to more" in record.getMessage()
+    assert "Raise max_connections of the database" in record.getMessage()
 
 
 def test_the_page_on_sizing_has_the_numbers_of_the_code() -> None:

@@ -47,7 +47,9 @@ async def test_a_lane_that_went_back_is_refused(database: str) -> None:
     notes.start({0: FakeBroker(500), 1: FakeBroker(501)})  # type: ignore[dict-item]
     await notes.stop()
     await notes.admit(0)
-    with pytest.raises(StoreCorrupt, match=r"lane 1 went back: its log ends at 0x1f4, and it had"):
+    with pytest.raises(
+        StoreCorrupt, match=r"lane 1 went back in time: its log ends at 0x1f4, but it had"
+    ):
         await notes.admit(1)
     ends[1] = LaneEnd(OTHER, 64)  # another log: whether it belongs here is asked elsewhere
     await notes.admit(1)

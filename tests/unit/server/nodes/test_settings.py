@@ -29,10 +29,10 @@ def test_lanes_are_spread_over_the_databases_by_turns() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"workers": "2"}, "--workers do not go together: start a node for each core"),
-        ({"memory": True}, "--memory do not go together"),
-        ({"emulator": True}, "--emulator do not go together"),
-        ({"encryption_key_command": "key"}, "encryption key do not go together"),
+        ({"workers": "2"}, "combined with --workers: start a node for each core"),
+        ({"memory": True}, "cannot be combined with --memory"),
+        ({"emulator": True}, "cannot be combined with --emulator"),
+        ({"encryption_key_command": "key"}, "cannot be combined with an encryption key"),
         ({"stores": ("/srv/store",)}, "'/srv/store' does not begin with postgresql://"),
         ({"cluster": "db.example.org"}, "'db.example.org' is not the address of a database"),
     ],

@@ -20,7 +20,7 @@ def test_what_is_given_goes_before_what_is_implied() -> None:
 
 @pytest.mark.parametrize("switch", ["testing", "fake_time"])
 def test_a_server_that_keeps_messages_refuses(switch: str) -> None:
-    with pytest.raises(ConfigError, match="is for tests and works with --memory alone"):
+    with pytest.raises(ConfigError, match="is for tests and works only with --memory"):
         resolve_configuration({switch: True}, {"PARTIBUS_MEMORY": "false"})
 
 

@@ -39,7 +39,7 @@ OnEntity = Annotated[
         "--entity",
         "-e",
         metavar="ENTITY",
-        help="Of this queue or topic. (default: of the namespace)",
+        help="The queue or topic of the policy. (default: the namespace)",
         autocompletion=complete_entity,
         show_default=False,
     ),
@@ -251,7 +251,7 @@ def _chosen(policies: list[Policy], entity: str, name: str) -> Policy:
     for one in policies:
         if one["name"] == name:
             return one
-    text = f"{_scope(entity)} has no policy '{name}'; partibus policy list shows those there are."
+    text = f"{_scope(entity)} has no policy '{name}'; list them with partibus policy list."
     raise CommandFailed(text, EXIT_NOT_FOUND)
 
 

@@ -66,7 +66,7 @@ async def show_messages(
         async for message in peeked(walk, count):
             printer.show(message)
     if printer.count == 0:
-        say(f"no message is in {path}.")
+        say(f"there are no messages in {path}.")
 
 
 @on_server

@@ -34,7 +34,7 @@ def analytics(
         ),
     ] = False,
 ) -> None:
-    """Rates, bytes, ages, lag of cursors, and skew over fragments and keys, as a report.
+    """Report rates, bytes, ages, the lag of cursors, and skew over fragments and keys.
 
     A snapshot examines the waiting messages and locks nothing. A stream follows the traffic with a
     cursor and appends what passes, window by window; run again, it continues where it stopped. The

@@ -34,7 +34,7 @@ class CaptureGroup(VerbGroup):
 
 app = typer.Typer(
     cls=CaptureGroup,
-    help="Copy what passes a queue or subscription to Parquet or Delta, exactly once."
+    help="Copy the messages of a queue or subscription to Parquet or Delta, exactly once."
     "\n\n`partibus pipeline capture ENTITY TARGET` is short for `capture run ENTITY TARGET`.",
     no_args_is_help=True,
 )
@@ -45,11 +45,11 @@ app = typer.Typer(
 @runs_pipeline()
 @with_settings(CaptureSettings)
 def run(place: "Place", running: Execution, table: dict[str, object]) -> None:
-    """Copy what passes a queue or subscription to Parquet files or a Delta table, exactly once.
+    """Copy the messages of a queue or subscription to Parquet or a Delta table, exactly once.
 
     Other consumers are not affected: the bus keeps a cursor for the capture, and the messages it
-    has not passed, even after others have settled them. Killed at any point and started again, it
-    continues where it stopped.
+    has not passed, even after others have settled them. When it is started again after a crash,
+    it continues where it stopped.
 
     Example:
 

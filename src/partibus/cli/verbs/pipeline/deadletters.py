@@ -29,7 +29,7 @@ def deadletters(
 
     Dead letters are counted by entity, reason, the shape of their text, and hour. With --rules each
     is sent again, corrected, parked, deleted or left, as the first matching rule says. Sending and
-    completing are one transaction: a run that is killed has lost and duplicated nothing, and the
+    completing are one transaction: a run that is killed loses and duplicates nothing, and the
     same command continues where it stopped. The exit code is 1 when some could not be moved.
 
     Examples:

@@ -89,7 +89,7 @@ def check(
     """Check whether the pipeline of a file would work; no message is touched.
 
     Checks keys, types, entities of the bus, functions, SQL and columns; the last two with Spark,
-    on this machine, over a frame without rows.
+    on this machine, with an empty DataFrame.
     """
     from pyspark_servicebus.pipelines.declaring.check import (
         check_declared,

@@ -33,7 +33,7 @@ def status(
     state_dir: StateDir = None,
     json: AsJson = False,
 ) -> None:
-    """Show the progress of pipelines: state, last batch, rows, rate, what waits and the time left.
+    """Show the progress of pipelines: state, last batch, rows, rate, backlog and the time left.
 
     A pipeline that was killed is shown as lost; the same command as before continues it.
     """

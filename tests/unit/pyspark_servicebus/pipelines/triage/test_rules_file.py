@@ -160,7 +160,7 @@ HEAD = '[[rule]]\nname = "r"\n'
             HEAD + 'action = "fix"\nbody_merge = "{currency: 1}"',
             "line 4, rule 'r', body_merge: Expecting property name enclosed in double quotes",
         ),
-        (HEAD + 'action = "fix"\nset = { a = [1] }', "line 4, rule 'r', set: a: a property is a"),
+        (HEAD + 'action = "fix"\nset = { a = [1] }', "line 4, rule 'r', set: a: expected a string"),
         (HEAD + 'action = "fix"\nremove = "a"', "line 4, rule 'r', remove: 'a' is not a list"),
         (
             HEAD + 'action = "leave"\n[rule.when]\nreasons = "x"',
