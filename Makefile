@@ -35,18 +35,29 @@ CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_m
 	duplicates/test_window.py forwarding/test_queues.py forwarding/test_dead_letters.py forwarding/test_topics.py \
 	sessions/test_python_async.py transactions/test_queue.py)
 CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
+# The oldest Spark that is supported, beside the one in .venv, from which it has all else.
+SPARK42 := .venv-spark42
+SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
+# If `make spark42` has brought it; in CI nothing may be left out.
+SPARK42_PYTEST := env PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python tools/suite_part.py $(SPARK42_TESTS)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
-# Every part runs to its end, so that one run shows all that fails. One after the other, since each
-# uses nearly all of a small machine. Only the tests on a cluster, which mostly wait, run beside those
-# of the console and of nodes, and give way to them.
+# Every part runs to its end, so that one run shows all that fails. The largest part uses all of a small
+# machine by itself. The tests on clusters and of nodes mostly wait, and a browser for what it shows: those
+# of Spark run beside them, and give way to them. What runs beside is printed at its end.
 define all_tests
-code=0; $(PYTEST) $(1) || code=$$?; \
-	mkdir -p build; nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
+code=0; mkdir -p build; $(PYTEST) $(1) || code=$$?; \
+	nice -n 5 $(SPARK_PYTEST) $(1) >build/test-spark.log 2>&1 & spark=$$!; \
+	nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
 	$(NODES_PYTEST) $(1) || code=$$?; \
 	wait $$on_cluster || code=$$?; cat build/test-cluster.log; \
-	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
+	$(call spark42_tests,$(1)) || code=$$?; \
+	wait $$spark || [ $$? -eq 5 ] || code=1; cat build/test-spark.log; \
 	exit $$code
+endef
+define spark42_tests
+if [ -e $(SPARK42)/ready ]; then echo "Spark 4.2: $(SPARK42_TESTS)"; $(SPARK42_PYTEST) $(1); \
+	else echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; fi
 endef
 # Quick tests write their files to memory where there is enough: what they wait for else is fsync.
 IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
@@ -55,15 +66,12 @@ IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -g
 AREA :=
 AREA_TESTS := $(if $(AREA),tests/unit/$(AREA) $(shell grep -lE 'partibus\.$(subst /,\.,$(AREA))\b' tests/property/*.py),tests/unit tests/property)
 CHECKED := src tools $(wildcard bench)
-# The oldest Spark that is supported, beside the one in .venv, from which it has all else.
-SPARK42 := .venv-spark42
 DOCS := .venv-docs
 AIRFLOW := .venv-airflow
 # Of `make fuzz`: the time for each target, and further options such as --target NAME or --keep.
 SECONDS_EACH := 10
 FUZZ :=
 AIRFLOW_PACKAGES := 'apache-airflow>=3,<4' 'apache-airflow-providers-microsoft-azure>=12' 'azure-servicebus>=7.15,<8'
-SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
 # and a changed requirement or a compiled module older than its source has.
@@ -191,20 +199,13 @@ check: install ## lint, unit and property tests in less than two minutes; AREA=s
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
 
 check-tests: ## the tests of check alone
-	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --quiet $(AREA_TESTS)
+	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --quiet $(AREA_TESTS)
 
 test: lint ## the test suite, what CI runs
 	@$(call all_tests,-m "not slow")
-	@$(MAKE) --no-print-directory test-spark42
 
-# In CI nothing may be left out.
 test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42 has brought it
-	@if [ -e $(SPARK42)/ready ]; then \
-		echo "Spark 4.2: $(SPARK42_TESTS)"; \
-		PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -m "not slow" $(SPARK42_TESTS); \
-	else \
-		echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; \
-	fi
+	@$(call spark42_tests,-m "not slow")
 
 test-cluster: install ## all conformance tests against a cluster of three nodes over two databases; needs PostgreSQL
 	@code=0; $(NODES_PYTEST) || code=$$?; \
@@ -213,7 +214,6 @@ test-cluster: install ## all conformance tests against a cluster of three nodes 
 
 test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)
-	@$(MAKE) --no-print-directory test-spark42
 
 sim: install ## a thousand seeds of the simulator, and as many of clusters; SEED=N STEPS=M for one
 	$(BIN)/partibus sim $(if $(SEED),--seed $(SEED),--seeds 1000) --steps $(or $(STEPS),2000)

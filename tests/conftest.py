@@ -7,6 +7,7 @@ that brings it; under PARTIBUS_CI every omission is a failure.
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,12 @@ def _with_long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    return _first_part(item.path)
+
+
+@cache
+def _first_part(path: Path) -> str:
+    return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else ""
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,11 @@
 
 Owns that process, one for each process of the test runner, and what it is asked over a socket. A
 server is a process of its own as if it had been executed: its arguments, environment, directory,
-output and signals are its own, and only its modules are there already. Nothing runs in the process
-that is forked, which has one thread and no event loop. A server that is executed spends most of its
-start on loading modules, and the tests start a great many of them. Executed are the workers of a
-server, the nodes of clusters, and what is started by the tests of commands, documents, deployment
-and the emulator.
+output and signals are its own; only its modules and the parser of rules are there already. Nothing
+runs in the process that is forked, which has one thread and no event loop. A server that is
+executed spends most of its start on loading modules, and the tests start a great many of them.
+Executed are the workers of a server, the nodes of clusters, and what is started by the tests of
+commands, documents, deployment and the emulator.
 """
 
 import atexit
@@ -188,6 +188,7 @@ class Forker:
 def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
+    importlib.import_module("partibus.rules.parser").parse_filter("1=1")  # makes the parser
     collect_garbage()  # a server does so when it has started: for all of them, once
     asked = Forker(int(sys.argv[1])).run()
     if asked is None:

@@ -29,7 +29,12 @@ SMALL: list[Message] = values.identified(
         ),
     ]
 )
-LARGE: list[Message] = values.identified([values.lines(body) for body in values.LARGE.values()])
+
+
+@cache
+def large() -> list[Message]:
+    return values.identified([values.lines(make()) for make in values.LARGE.values()])
+
 
 pairs = pytest.mark.parametrize(
     ("sender", "receiver"),
@@ -50,12 +55,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @cache
 def received(bench: Bench, kind: str, sender: str, receiver: str) -> list[Message]:
     """All messages of a pair, sent once for all tests."""
-    return bench.pass_on(kind, sender, receiver, SMALL if kind == "small" else LARGE)
+    return bench.pass_on(kind, sender, receiver, SMALL if kind == "small" else large())
 
 
 def assert_same(bench: Bench, kind: str, sender: str, receiver: str, places: range) -> None:
     got = received(bench, kind, sender, receiver)
-    sent = SMALL if kind == "small" else LARGE
+    sent = SMALL if kind == "small" else large()
     assert len(got) == len(sent)
     for place in places:
         is_same = sorted(got[place]) == sorted(sent[place])

@@ -177,7 +177,7 @@ class OutboundLink:
         """Drain one source after the other, then answer the client. A source that was asked
         before, for the drain or for credit, answers first: its messages come before the answer."""
         assert self._to_drain is not None
-        if any([source.is_asked for source in self._sources]):
+        if any(source.is_asked for source in self._sources):
             return
         room = self._room()
         if self._to_drain and not self._may_drain(room):

@@ -150,7 +150,7 @@ class Lake:
             yield
             return
         file = Path(self.full(f"{OWN}/{what}.lock"))
-        refusal = f"another {what} is running in '{self.uri}'; wait until it has ended."
+        refusal = f"another process runs a {what} in '{self.uri}'; wait until it has ended."
         with in_one_process(file, refusal):
             yield
 

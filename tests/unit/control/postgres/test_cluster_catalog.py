@@ -65,7 +65,7 @@ def test_of_nodes_that_start_at_once_one_fixes_the_settings(database: str) -> No
     assert two.lock_prefix == one.lock_prefix
     one.fix_partitions(2)
     assert two._fix(PARTITIONS, "4") == "2"
-    with pytest.raises(ConfigError, match="made with 2"):
+    with pytest.raises(ConfigError, match="created with 2"):
         two.fix_partitions(4)
     one.close()
     two.close()
