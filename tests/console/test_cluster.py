@@ -71,7 +71,7 @@ def test_nodes_lanes_and_databases_are_shown(
         expect(row).to_have_attribute("data-owner", str(owner))
         expect(row).to_have_attribute("data-state", "up")
     expect(page.locator("[data-database='0']")).to_have_attribute("data-state", "up")
-    expect(page.locator("[data-work]")).to_have_text("No lane moves.")
+    expect(page.locator("[data-work]")).to_have_text("No lanes are moving.")
     screen.cli("partibus cluster status")
     twin = page.locator("[data-twin]").get_attribute("href")
     assert twin == "/$partibus/cluster"

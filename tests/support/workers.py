@@ -16,6 +16,8 @@ from support.server import ServerProcess
 
 WORKERS: Final = 2
 STORES: Final = 4
+_LOOPBACK: Final = "0100007F"
+_ESTABLISHED: Final = "01"
 _STARTED: Final = re.compile(r"worker (\d+) runs as process (\d+)")
 
 
@@ -70,10 +72,11 @@ def is_alive(pid: int) -> bool:
 
 def served_by(client_port: int, server: WorkersServer) -> int:
     """Which worker holds the other end of a client's connection, as the kernel tells it."""
-    table = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    ends = f":{server.ready.amqp_port:04X}", f":{client_port:04X}"
-    rows = [line.split() for line in table]
-    (inode,) = [row[9] for row in rows if row[1].endswith(ends[0]) and row[2].endswith(ends[1])]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [f"{_LOOPBACK}:{port:04X}" for port in (server.ready.amqp_port, client_port)]
+    # A row can be there twice when the table changes while it is read, and the connection of
+    # another test, between the same ports, may be about to end.
+    (inode,) = {row[9] for row in rows if row[1:3] == ends and row[3] == _ESTABLISHED}
     for worker, pid in server.worker_pids().items():
         if f"socket:[{inode}]" in _descriptors(pid):
             return worker
