@@ -19,7 +19,7 @@ class Screen:
     ) -> None:
         self.page.get_by_label("Policy", exact=True).fill(policy)
         self.page.get_by_label("Key", exact=True).fill(key)
-        self.page.get_by_label("Entity, when").fill(entity)
+        self.page.get_by_label("Entity, if").fill(entity)
         self.page.get_by_role("button", name="Sign in", exact=True).click()
         expect(self.page.get_by_role("navigation", name="Pages")).to_be_visible()
 
