@@ -194,13 +194,13 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
-# Lint uses one core. Beside it one process of pytest compiles all tests, which each of many would do else.
+# Lint uses one core. Beside it one process of pytest compiles all tests, which otherwise each of many would do.
 lint-and-compile: install ## lint, and the tests compiled
 	@$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 & \
 		$(MAKE) --no-print-directory lint; wait
 
 # Side by side: lint uses one core, and the tests wait for databases now and then.
-check: install ## lint, unit and property tests in less than two minutes; AREA=store: those of one package
+check: install ## lint, unit and property tests: about two minutes; AREA=store: those of one package
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
 
 check-tests: ## the tests of check alone
