@@ -1,8 +1,9 @@
 """Entities as description elements, and description elements as specs.
 
-Owns the order of elements, which the vendor's serializers require (amqp-contract 12.5), and which
-element sets which field of a spec. `domain.admission` checks ranges, the catalog existence; rules
-and policies have separate modules. Called by the operations.
+Owns the order of elements, which the vendor's serializers require (amqp-contract 12.5), and their
+text; `domain.entity_properties` has which element sets which field of a spec. `domain.admission`
+checks ranges, the catalog existence; rules and policies have separate modules. Called by the
+operations.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,20 +13,13 @@ from typing import Any, Final, NamedTuple
 from partibus.atom import reading
 from partibus.atom.markup import INSTANCE, SERVICE_BUS, branch, leaf
 from partibus.domain.duration import format_duration
-from partibus.domain.entity import (
-    IMMUTABLE_PROPERTIES,
-    EntityKind,
-    EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    TopicSpec,
-    kind_of,
-)
+from partibus.domain.entity import SPECS, EntityKind, EntitySpec, SubscriptionSpec, kind_of
+from partibus.domain.entity_properties import DESCRIPTIONS, FIXED_FIELDS, PROPERTIES, Form
 from partibus.domain.errors import ArgumentError
 
 
-class Form(NamedTuple):
-    """How a value is read and written."""
+class Text(NamedTuple):
+    """How a value is read from the text of an element, and written."""
 
     read: Callable[[str, str], object]
     write: Callable[[Any], str]
@@ -36,47 +30,15 @@ def write_boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-TEXT: Final = Form(reading.read_text, str)
-BOOLEAN: Final = Form(reading.read_boolean, write_boolean)
-INTEGER: Final = Form(reading.read_integer, str)
-DURATION: Final = Form(reading.read_duration, format_duration)
-STATUS: Final = Form(reading.read_status, lambda status: str(status.value))
-
-
-class Property(NamedTuple):
-    """Which field of a spec an element sets."""
-
-    field: str
-    form: Form
-
-
-_PROPERTIES: Final[Mapping[str, Property]] = {
-    "LockDuration": Property("lock_duration_ms", DURATION),
-    "MaxSizeInMegabytes": Property("max_size_in_megabytes", INTEGER),
-    "RequiresDuplicateDetection": Property("requires_duplicate_detection", BOOLEAN),
-    "RequiresSession": Property("requires_session", BOOLEAN),
-    "DefaultMessageTimeToLive": Property("default_message_time_to_live_ms", DURATION),
-    "DeadLetteringOnMessageExpiration": Property("dead_lettering_on_message_expiration", BOOLEAN),
-    "DeadLetteringOnFilterEvaluationExceptions": Property(
-        "dead_lettering_on_filter_evaluation_exceptions", BOOLEAN
-    ),
-    "DuplicateDetectionHistoryTimeWindow": Property(
-        "duplicate_detection_history_time_window_ms", DURATION
-    ),
-    "MaxDeliveryCount": Property("max_delivery_count", INTEGER),
-    "EnableBatchedOperations": Property("enable_batched_operations", BOOLEAN),
-    "FilteringMessagesBeforePublishing": Property(
-        "enable_filtering_messages_before_publishing", BOOLEAN
-    ),
-    "Status": Property("status", STATUS),
-    "SupportOrdering": Property("support_ordering", BOOLEAN),
-    "AutoDeleteOnIdle": Property("auto_delete_on_idle_ms", DURATION),
-    "EnablePartitioning": Property("enable_partitioning", BOOLEAN),
-    "EnableExpress": Property("enable_express", BOOLEAN),
-    "ForwardTo": Property("forward_to", TEXT),
-    "UserMetadata": Property("user_metadata", TEXT),
-    "ForwardDeadLetteredMessagesTo": Property("forward_dead_lettered_messages_to", TEXT),
-    "MaxMessageSizeInKilobytes": Property("max_message_size_in_kilobytes", INTEGER),
+_TEXTS: Final[Mapping[Form, Text]] = {
+    "text": Text(reading.read_text, str),
+    "boolean": Text(reading.read_boolean, write_boolean),
+    "integer": Text(reading.read_integer, str),
+    "duration": Text(reading.read_duration, format_duration),
+    "status": Text(reading.read_status, lambda status: str(status.value)),
+}
+_PROPERTIES: Final = {
+    (EntityKind(kind), known.element): known for kind, all_ in PROPERTIES.items() for known in all_
 }
 _ABSENT_WHEN_EMPTY: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo", "UserMetadata")
 
@@ -158,17 +120,8 @@ ORDER: Final[Mapping[EntityKind, tuple[str, ...]]] = {
         "UserMetadata",
     ),
 }
-NAMES: Final[Mapping[EntityKind, str]] = {
-    EntityKind.QUEUE: "QueueDescription",
-    EntityKind.TOPIC: "TopicDescription",
-    EntityKind.SUBSCRIPTION: "SubscriptionDescription",
-}
+NAMES: Final = {EntityKind(kind): name for kind, name in DESCRIPTIONS.items()}
 _KINDS: Final = {name: kind for kind, name in NAMES.items()}
-_PLAIN: Final[Mapping[EntityKind, EntitySpec]] = {
-    EntityKind.QUEUE: QueueSpec(),
-    EntityKind.TOPIC: TopicSpec(),
-    EntityKind.SUBSCRIPTION: SubscriptionSpec(),
-}
 DESCRIPTION_ATTRIBUTES: Final = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
 
 
@@ -183,7 +136,7 @@ def described_kind(description: reading.Description, allowed: Iterable[EntityKin
 
 def read_spec(description: reading.Description, kind: EntityKind) -> EntitySpec:
     """A new entity's spec; missing elements have the vendor's default."""
-    return _filled(_PLAIN[kind], description)
+    return _filled(SPECS[kind](), description)
 
 
 def read_update(description: reading.Description, before: EntitySpec) -> EntitySpec:
@@ -191,11 +144,9 @@ def read_update(description: reading.Description, before: EntitySpec) -> EntityS
 
     Fixed properties are taken from the request, so that a change of them is refused (PRP-2).
     """
-    plain = _PLAIN[kind_of(before)]
+    plain = SPECS[kind_of(before)]()
     kept: dict[str, Any] = {
-        name: getattr(before, name)
-        for name in IMMUTABLE_PROPERTIES
-        if name in before.__dataclass_fields__
+        name: getattr(before, name) for name in FIXED_FIELDS if name in before.__dataclass_fields__
     }
     if isinstance(before, SubscriptionSpec):
         kept["rules"] = before.rules  # they have their own requests
@@ -206,19 +157,14 @@ def read_update(description: reading.Description, before: EntitySpec) -> EntityS
 
 
 def _filled(spec: EntitySpec, description: reading.Description) -> EntitySpec:
+    kind = kind_of(spec)
     values: dict[str, Any] = {}
-    for name in ORDER[kind_of(spec)]:
-        known = property_of(spec, name)
+    for name in ORDER[kind]:
+        known = _PROPERTIES.get((kind, name))
         text = description.text_of(name) if known is not None else None
         if known is not None and text is not None:
-            values[known.field] = known.form.read(name, text)
+            values[known.field] = _TEXTS[known.form].read(name, text)
     return replace(spec, **values)
-
-
-def property_of(spec: EntitySpec, name: str) -> Property | None:
-    """The property for an element of this kind of entity, if there is one."""
-    known = _PROPERTIES.get(name)
-    return known if known is not None and known.field in spec.__dataclass_fields__ else None
 
 
 def write_description(spec: EntitySpec, facts: Mapping[str, str]) -> str:
@@ -229,11 +175,11 @@ def write_description(spec: EntitySpec, facts: Mapping[str, str]) -> str:
 
 def _elements(spec: EntitySpec, kind: EntityKind, facts: Mapping[str, str]) -> Iterable[str]:
     for name in ORDER[kind]:
-        known = property_of(spec, name)
+        known = _PROPERTIES.get((kind, name))
         if name in facts:
             yield facts[name]
         elif known is not None:
             value = getattr(spec, known.field)
             if value is None or (value == "" and name in _ABSENT_WHEN_EMPTY):
                 continue
-            yield leaf(name, known.form.write(value))
+            yield leaf(name, _TEXTS[known.form].write(value))

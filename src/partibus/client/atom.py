@@ -24,10 +24,10 @@ from partibus.client.atom_documents import (
 )
 from partibus.client.cbs import token_for
 from partibus.client.connection_string import ConnectionString
-from partibus.client.entity_fields import Kind
 from partibus.client.errors import AtomError
 from partibus.client.http_connection import http_connection
 from partibus.domain.address import subscription_path
+from partibus.domain.entity_properties import Kind
 
 API_VERSION: Final = "2021-05"
 PAGE: Final = 100

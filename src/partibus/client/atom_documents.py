@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from partibus.client.entity_fields import DESCRIPTIONS, FIELDS, EntityField, Kind
+from partibus.domain.entity_properties import DESCRIPTIONS, PROPERTIES, EntityProperty, Kind
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 SERVICE_BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
@@ -109,7 +109,7 @@ def entity_fields(entry: Entry, kind: Kind) -> Fields:
     """An entity by names: its properties, and what the server reports about it."""
     texts = {_local(child): child.text or "" for child in entry.description}
     shown: Fields = {"name": entry.name}
-    for field in FIELDS[kind]:
+    for field in PROPERTIES[kind]:
         if field.element in texts:
             shown[field.key] = _value(field, texts[field.element])
     for element, key in _FACTS.items():
@@ -173,7 +173,7 @@ def _typed(value: Element | None) -> object:
     return text == "true" if kind == "boolean" else text
 
 
-def _value(field: EntityField, text: str) -> object:
+def _value(field: EntityProperty, text: str) -> object:
     if field.form == "boolean":
         return text == "true"
     return int(text) if field.form == "integer" and text.isdigit() else text
@@ -204,7 +204,7 @@ def entity_document(
 ) -> str:
     """The entry that creates an entity with these properties, and a subscription's first rule."""
     inner = ""
-    for field in FIELDS[kind]:
+    for field in PROPERTIES[kind]:
         if field.element == "MaxDeliveryCount" and default_rule is not None:
             inner += f"<DefaultRuleDescription>{_rule(default_rule)}</DefaultRuleDescription>"
         if field.key in fields:
@@ -214,8 +214,8 @@ def entity_document(
 
 def updated_document(entry: Entry, kind: Kind, fields: Mapping[str, object]) -> str:
     """The entry that updates an entity: its present properties, with these replaced."""
-    order = [field.element for field in FIELDS[kind]]
-    for field in FIELDS[kind]:
+    order = [field.element for field in PROPERTIES[kind]]
+    for field in PROPERTIES[kind]:
         if field.key not in fields:
             continue
         element = _child(entry.description, field.element)
@@ -241,7 +241,7 @@ def rule_document(fields: Mapping[str, Any]) -> str:
     return _entry("RuleDescription", _rule(fields))
 
 
-def written(field: EntityField, value: object) -> str:
+def written(field: EntityProperty, value: object) -> str:
     """A value as the text of its element."""
     if field.form == "boolean":
         return "true" if value else "false"

@@ -17,7 +17,6 @@ from partibus.domain.entity import (
     DEFAULT_LOCK_DURATION_MS,
     DEFAULT_MAX_DELIVERY_COUNT,
     DEFAULT_SIZE_MEGABYTES,
-    IMMUTABLE_PROPERTIES,
     CorrelationFilter,
     EntitySpec,
     FilterType,
@@ -26,6 +25,7 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
 )
+from partibus.domain.entity_properties import FIXED_FIELDS
 from partibus.domain.limits import Profile
 from partibus.domain.refusal import PropertyImmutable, PropertyRefused
 
@@ -104,7 +104,7 @@ def refuse_immutable_change(old: EntitySpec, new: EntitySpec) -> None:
     """Refuse an update of what is fixed at creation (PRP-2). Both specs are admitted ones."""
     if type(old) is not type(new):
         raise PropertyImmutable("kind", "an entity cannot become another kind; delete it first.")
-    for name in IMMUTABLE_PROPERTIES:
+    for name in FIXED_FIELDS:
         before, after = getattr(old, name, None), getattr(new, name, None)
         if before != after:
             raise PropertyImmutable(

@@ -1,8 +1,8 @@
 """The requested properties of an entity: frozen specs with the vendor's defaults (PRP-1).
 
-Owns the specs of queues, topics, subscriptions and rules, and which of their properties can never
-change. `domain.admission` checks the values, the catalog stores them. Property names are the
-vendor's in snake case, with the unit last where the vendor writes a duration.
+Owns the specs of queues, topics, subscriptions and rules. `domain.entity_properties` has the names
+that files and clients use, `domain.admission` checks the values, the catalog stores them. Field
+names are the vendor's in snake case, with the unit last where the vendor writes a duration.
 """
 
 from dataclasses import dataclass, field
@@ -165,14 +165,11 @@ class SubscriptionSpec:
 
 
 EntitySpec = QueueSpec | TopicSpec | SubscriptionSpec
-
-# Fixed at creation (PRP-1, PRP-2, SEED-16).
-IMMUTABLE_PROPERTIES: Final = (
-    "requires_session",
-    "requires_duplicate_detection",
-    "enable_partitioning",
-    "fragments",
-)
+SPECS: Final[dict[EntityKind, type[EntitySpec]]] = {
+    EntityKind.QUEUE: QueueSpec,
+    EntityKind.TOPIC: TopicSpec,
+    EntityKind.SUBSCRIPTION: SubscriptionSpec,
+}
 
 
 def kind_of(spec: EntitySpec) -> EntityKind:

@@ -16,7 +16,7 @@ from partibus.client.atom_documents import (
     rule_fields,
     updated_document,
 )
-from partibus.client.entity_fields import FIELDS, Kind
+from partibus.domain.entity_properties import PROPERTIES, Kind
 
 
 def entry_of(document: str) -> Entry:
@@ -26,8 +26,14 @@ def entry_of(document: str) -> Entry:
 
 @pytest.mark.parametrize("kind", ["queue", "topic", "subscription"])
 def test_what_is_written_is_read(kind: Kind) -> None:
-    samples: dict[str, Any] = {"duration": "PT5S", "integer": 7, "boolean": True, "text": "a & <b>"}
-    fields = {field.key: samples[field.form] for field in FIELDS[kind]}
+    samples: dict[str, Any] = {
+        "duration": "PT5S",
+        "integer": 7,
+        "boolean": True,
+        "text": "a & <b>",
+        "status": "Disabled",
+    }
+    fields = {field.key: samples[field.form] for field in PROPERTIES[kind]}
     read = entity_fields(entry_of(entity_document(kind, fields)), kind)
     assert read == {"name": "", **fields}
 

@@ -13,28 +13,21 @@ from typing import Any, Final
 
 from partibus.cli.failures import CommandFailed
 from partibus.client.atom import AtomClient
-from partibus.client.entity_fields import FIELDS, Kind
 from partibus.control.declared import fields as definition_fields
 from partibus.control.declared.definitions import Definitions, load_definitions, parse_toml
 from partibus.control.declared.describe import describe
 from partibus.domain.entity import (
+    SPECS,
     EntityKind,
     EntitySpec,
     FilterType,
-    QueueSpec,
     RuleSpec,
-    SubscriptionSpec,
-    TopicSpec,
     kind_of,
 )
+from partibus.domain.entity_properties import PROPERTIES, Kind
 from partibus.server.failure import EXIT_USAGE
 
 Table = dict[str, Any]
-_PLAIN: Final[dict[Kind, EntitySpec]] = {
-    "queue": QueueSpec(),
-    "topic": TopicSpec(),
-    "subscription": SubscriptionSpec(),
-}
 # Servers report the size of their tier; a file with it would not fit another tier.
 _MESSAGE_SIZE: Final = "max_message_size_in_kilobytes"
 _MESSAGE_SIZES_USUAL: Final = (256, 1024)
@@ -64,8 +57,8 @@ def read_namespace(atom: AtomClient, partition_counts: Mapping[str, int]) -> Tab
 
 def _table(kind: Kind, entity: Table, partition_counts: Mapping[str, int]) -> Table:
     kept: Table = {"name": entity["name"]}
-    plain = spec_fields(_PLAIN[kind])
-    for known in FIELDS[kind]:
+    plain = spec_fields(SPECS[EntityKind(kind)]())
+    for known in PROPERTIES[kind]:
         value = entity.get(known.key)
         if known.key == _MESSAGE_SIZE and value in _MESSAGE_SIZES_USUAL:
             continue
@@ -121,7 +114,7 @@ def _definitions(file: Path) -> Definitions:
 
 def spec_fields(spec: EntitySpec) -> Table:
     """A spec by the names of the management API, with durations as text."""
-    known = {field.key for field in FIELDS[_KINDS[kind_of(spec)]]}
+    known = {field.key for field in PROPERTIES[_KINDS[kind_of(spec)]]}
     found = describe(spec)
     return {key: found[key] for key in found if key in known and found[key] is not None}
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from partibus.cli.entities.namespace_file import Declared, local_path
 from partibus.client.atom import AtomClient
-from partibus.client.entity_fields import FIELDS
 from partibus.client.errors import AtomError
+from partibus.domain.entity_properties import PROPERTIES
 
 Verdict = Literal["created", "updated", "same", "differs"]
 DEFAULT_RULE: Final = "$Default"
@@ -68,7 +68,7 @@ class Import:
     def _compare(self, declared: Declared, found: dict[str, Any]) -> Result:
         changed = {
             field.key: declared.fields[field.key]
-            for field in FIELDS[declared.kind]
+            for field in PROPERTIES[declared.kind]
             if field.key in declared.fields
             and _told(found.get(field.key, "")) != _told(declared.fields[field.key])
         }

@@ -12,8 +12,8 @@ import typer
 
 from partibus.cli.added_options import options_of
 from partibus.cli.quantities import span_ms
-from partibus.client.entity_fields import FIELDS, EntityField, Kind
 from partibus.domain.duration import DURATION_MAX_TEXT, format_duration, parse_duration
+from partibus.domain.entity_properties import PROPERTIES, EntityProperty, Kind
 from partibus.domain.errors import ArgumentError
 
 _PANEL: Final = "Properties"
@@ -53,22 +53,22 @@ def iso_duration(text: str) -> str:
 
 def field_parameters(kind: Kind, *, for_update: bool) -> list[inspect.Parameter]:
     """A parameter for each property; fixed ones can only be given at creation."""
-    fields = [field for field in FIELDS[kind] if not (for_update and field.is_fixed)]
+    fields = [field for field in PROPERTIES[kind] if not (for_update and field.is_fixed)]
     return options_of({field.key: _annotation(field) for field in fields})
 
 
 def given_fields(kind: Kind, given: dict[str, Any]) -> dict[str, object]:
     """The properties that were given, by their names."""
-    keys = [field.key for field in FIELDS[kind]]
+    keys = [field.key for field in PROPERTIES[kind]]
     return {key: given[key] for key in keys if given.get(key) is not None}
 
 
-def flag_of(field: EntityField) -> str:
+def flag_of(field: EntityProperty) -> str:
     """The flag that sets a property."""
     return FLAGS.get(field.key, f"--{field.key.replace('_', '-')}")
 
 
-def _annotation(field: EntityField) -> Any:
+def _annotation(field: EntityProperty) -> Any:
     flag = flag_of(field)
     shared: dict[str, Any] = {"rich_help_panel": _PANEL, "show_default": False, "help": field.help}
     if field.form == "boolean":

@@ -17,8 +17,8 @@ from partibus.cli.entities.options import field_parameters, given_fields
 from partibus.cli.options import AsJson, Yes
 from partibus.cli.quantities import format_bytes
 from partibus.cli.tables import print_list, print_table
-from partibus.client.entity_fields import FIELDS, Kind
 from partibus.domain.address import subscription_path
+from partibus.domain.entity_properties import PROPERTIES, Kind
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -207,7 +207,7 @@ def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
     rows: list[tuple[str, object]] = [
         (f"{name.replace('_', ' ')} messages", number) for name, number in counts.items()
     ]
-    known = [field.key for field in FIELDS[kind]]
+    known = [field.key for field in PROPERTIES[kind]]
     facts = [key for key in entity if key not in (*known, "name", "counts")]
     rows += [(key, _spoken(entity[key])) for key in (*facts, *known) if key in entity]
     print_table(("property", "value"), rows, text_columns=("property", "value"))

@@ -1,9 +1,9 @@
 """From the untyped values of a file to the typed ones of a spec.
 
-Owns the table of the keys that an entity has in a file, their valid values and the field of the
-spec that each sets. Unknown keys and wrong types are errors that say what is allowed. Ranges are
-not checked here: they depend on the profile (`domain.admission`). Called by the readers of TOML and
-of the emulator's JSON.
+Owns how each form of value is written in a file. The keys of an entity follow from the table of
+`domain.entity_properties`. Unknown keys and wrong types are errors that say what is allowed. Ranges
+are not checked here: they depend on the profile (`domain.admission`). Called by the readers of TOML
+and of the emulator's JSON.
 """
 
 import datetime
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from partibus.control.declared.source import DefinitionSource
 from partibus.domain.duration import parse_duration
 from partibus.domain.entity import CorrelationFilter, EntityStatus
+from partibus.domain.entity_properties import PROPERTIES, Form, Kind
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
 from partibus.domain.toml_lines import Where
@@ -118,52 +119,24 @@ def _spoken(value: object) -> str:
 
 # --- tables of keys ---------------------------------------------------------------------------
 
-_EVERY: Final = {
-    "default_message_time_to_live": Field("default_message_time_to_live_ms", duration_ms),
-    "auto_delete_on_idle": Field("auto_delete_on_idle_ms", duration_ms),
-    "enable_batched_operations": Field("enable_batched_operations", boolean),
-    "status": Field("status", status),
-    "user_metadata": Field("user_metadata", text),
+_READERS: Final[Mapping[Form, Callable[[object], object]]] = {
+    "text": text,
+    "boolean": boolean,
+    "integer": integer,
+    "duration": duration_ms,
+    "status": status,
 }
-_RECEIVED: Final = {
-    "lock_duration": Field("lock_duration_ms", duration_ms),
-    "max_delivery_count": Field("max_delivery_count", integer),
-    "dead_lettering_on_message_expiration": Field("dead_lettering_on_message_expiration", boolean),
-    "requires_session": Field("requires_session", boolean),
-    "forward_to": Field("forward_to", text),
-    "forward_dead_lettered_messages_to": Field("forward_dead_lettered_messages_to", text),
-}
-_SIZED: Final = {
-    "max_size_in_megabytes": Field("max_size_in_megabytes", integer),
-    "max_message_size_in_kilobytes": Field("max_message_size_in_kilobytes", integer),
-    "requires_duplicate_detection": Field("requires_duplicate_detection", boolean),
-    "duplicate_detection_history_time_window": Field(
-        "duplicate_detection_history_time_window_ms", duration_ms
-    ),
-    "enable_partitioning": Field("enable_partitioning", boolean),
-    "partition_count": Field("fragments", integer),
-    "enable_express": Field("enable_express", boolean),
-}
-QUEUE_FIELDS: Final[Mapping[str, Field]] = _EVERY | _RECEIVED | _SIZED
-TOPIC_FIELDS: Final[Mapping[str, Field]] = (
-    _EVERY
-    | _SIZED
-    | {
-        "enable_filtering_messages_before_publishing": Field(
-            "enable_filtering_messages_before_publishing", boolean
-        ),
-        "support_ordering": Field("support_ordering", boolean),
-    }
-)
-SUBSCRIPTION_FIELDS: Final[Mapping[str, Field]] = (
-    _EVERY
-    | _RECEIVED
-    | {
-        "dead_lettering_on_filter_evaluation_exceptions": Field(
-            "dead_lettering_on_filter_evaluation_exceptions", boolean
-        )
-    }
-)
+
+
+def _fields(kind: Kind) -> dict[str, Field]:
+    return {known.key: Field(known.field, _READERS[known.form]) for known in PROPERTIES[kind]}
+
+
+_PARTITION_COUNT: Final = {"partition_count": Field("fragments", integer)}
+"""Only files set it: the management API has no element for it."""
+QUEUE_FIELDS: Final[Mapping[str, Field]] = _fields("queue") | _PARTITION_COUNT
+TOPIC_FIELDS: Final[Mapping[str, Field]] = _fields("topic") | _PARTITION_COUNT
+SUBSCRIPTION_FIELDS: Final[Mapping[str, Field]] = _fields("subscription")
 CORRELATION_FIELDS: Final[Mapping[str, Field]] = {
     name: Field(name, property_values if name == "properties" else text)
     for name in CorrelationFilter.__dataclass_fields__

@@ -5,19 +5,12 @@ and their valid values are in the table of `fields`; ranges are checked by the c
 the server's JSON interface.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from partibus.control.declared.fields import QUEUE_FIELDS, SUBSCRIPTION_FIELDS, TOPIC_FIELDS, Field
-from partibus.domain.entity import (
-    EntityKind,
-    EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    TopicSpec,
-    kind_of,
-)
+from partibus.domain.entity import SPECS, EntityKind, EntitySpec, kind_of
 from partibus.domain.errors import ArgumentError
 from partibus.domain.refusal import PropertyRefused
 
@@ -25,11 +18,6 @@ FIELDS: Final[Mapping[EntityKind, Mapping[str, Field]]] = {
     EntityKind.QUEUE: QUEUE_FIELDS,
     EntityKind.TOPIC: TOPIC_FIELDS,
     EntityKind.SUBSCRIPTION: SUBSCRIPTION_FIELDS,
-}
-_MAKERS: Final[Mapping[EntityKind, Callable[..., EntitySpec]]] = {
-    EntityKind.QUEUE: QueueSpec,
-    EntityKind.TOPIC: TopicSpec,
-    EntityKind.SUBSCRIPTION: SubscriptionSpec,
 }
 
 
@@ -40,7 +28,7 @@ def new_spec(kind_name: str, properties: Mapping[str, object]) -> EntitySpec:
     except ValueError:
         kinds = ", ".join(kind.value for kind in EntityKind)
         raise ArgumentError(f"'{kind_name}' is not a kind of entity; allowed: {kinds}.") from None
-    return _MAKERS[kind](**_read(kind, properties))
+    return SPECS[kind](**_read(kind, properties))  # type: ignore[arg-type]  # as below
 
 
 def changed_spec(spec: EntitySpec, properties: Mapping[str, object]) -> EntitySpec:

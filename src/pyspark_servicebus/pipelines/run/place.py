@@ -15,7 +15,7 @@ from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 if TYPE_CHECKING:
     from partibus.client.atom import AtomClient
     from partibus.client.connection_string import ConnectionString
-    from partibus.client.entity_fields import Kind
+    from partibus.domain.entity_properties import Kind
     from pyspark_servicebus.access import Access
     from pyspark_servicebus.credentials import Credentials
 

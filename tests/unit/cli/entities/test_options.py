@@ -11,9 +11,9 @@ from partibus.cli.entities.options import (
     given_fields,
     iso_duration,
 )
-from partibus.client.entity_fields import FIELDS, Kind
 from partibus.control.declared import fields as definitions
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
+from partibus.domain.entity_properties import PROPERTIES, Kind
 
 KINDS: list[Kind] = ["queue", "topic", "subscription"]
 
@@ -40,15 +40,15 @@ def test_what_is_no_duration(text: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flags_are_different_and_fixed_ones_are_for_creation(kind: Kind) -> None:
-    flags = [flag_of(field) for field in FIELDS[kind]]
+    flags = [flag_of(field) for field in PROPERTIES[kind]]
     assert len(set(flags)) == len(flags)
     for_update = {p.name for p in field_parameters(kind, for_update=True)}
     for_create = {p.name for p in field_parameters(kind, for_update=False)}
-    assert for_create - for_update == {f.key for f in FIELDS[kind] if f.is_fixed}
+    assert for_create - for_update == {f.key for f in PROPERTIES[kind] if f.is_fixed}
 
 
 def test_short_flags_stand_for_properties_that_exist() -> None:
-    assert set(FLAGS) <= {field.key for kind in KINDS for field in FIELDS[kind]}
+    assert set(FLAGS) <= {field.key for kind in KINDS for field in PROPERTIES[kind]}
 
 
 def test_the_table_has_what_a_file_can_say() -> None:
@@ -58,7 +58,7 @@ def test_the_table_has_what_a_file_can_say() -> None:
         ("topic", definitions.TOPIC_FIELDS),
         ("subscription", definitions.SUBSCRIPTION_FIELDS),
     ):
-        keys = {field.key for field in FIELDS[kind]}  # type: ignore[index]
+        keys = {field.key for field in PROPERTIES[kind]}  # type: ignore[index]
         assert set(told) - {"partition_count"} == keys
 
 

@@ -1,19 +1,21 @@
-"""The properties of queues, topics and subscriptions, by their names in files and on the wire.
+"""The properties of queues, topics and subscriptions that administrators set, once for everybody.
 
-Owns the table: the name in snake case, the element of the management API, the form of the
-value, and whether it can change later. The order is that of the elements, on which the
-vendor's service insists (amqp-contract 12.5). Used by the management client and by tools.
+Owns the table: the name in files, the element of the management API, the field of the spec, the
+form of the value, and whether it can change later. The management API, files, clients and the
+command line are all built from it; none of them may list properties of its own. The order is that
+of the elements, on which the vendor's service insists (amqp-contract 12.5). `domain.admission`
+checks the values.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
 Kind = Literal["queue", "topic", "subscription"]
-Form = Literal["duration", "integer", "boolean", "text"]
+Form = Literal["duration", "integer", "boolean", "text", "status"]
 
 
 @dataclass(slots=True, frozen=True)
-class EntityField:
+class EntityProperty:
     """One property; `help` is a short sentence for people."""
 
     key: str
@@ -27,69 +29,80 @@ class EntityField:
         """Its name in the management API: that of the key in Pascal case, except for one."""
         return self.element_name or "".join(word.capitalize() for word in self.key.split("_"))
 
+    @property
+    def field(self) -> str:
+        """Its name in a spec, where a duration ends with its unit."""
+        return f"{self.key}_ms" if self.form == "duration" else self.key
 
-_LOCK: Final = EntityField("lock_duration", "duration", "How long a received message is locked.")
-_SIZE: Final = EntityField("max_size_in_megabytes", "integer", "Its maximum size.")
-_DUPLICATES: Final = EntityField(
+
+_LOCK: Final = EntityProperty("lock_duration", "duration", "How long a received message is locked.")
+_SIZE: Final = EntityProperty("max_size_in_megabytes", "integer", "Its maximum size.")
+_DUPLICATES: Final = EntityProperty(
     "requires_duplicate_detection",
     "boolean",
     "Drop messages whose id was already received.",
     is_fixed=True,
 )
-_SESSIONS: Final = EntityField(
+_SESSIONS: Final = EntityProperty(
     "requires_session", "boolean", "Every message belongs to a session.", is_fixed=True
 )
-_TTL: Final = EntityField(
+_TTL: Final = EntityProperty(
     "default_message_time_to_live",
     "duration",
     "How long a message lives, unless it has a shorter time to live.",
 )
-_EXPIRED: Final = EntityField(
+_EXPIRED: Final = EntityProperty(
     "dead_lettering_on_message_expiration",
     "boolean",
     "Dead-letter messages that expire instead of dropping them.",
 )
-_FILTER_ERRORS: Final = EntityField(
+_FILTER_ERRORS: Final = EntityProperty(
     "dead_lettering_on_filter_evaluation_exceptions",
     "boolean",
     "Dead-letter messages on which a filter fails.",
 )
-_WINDOW: Final = EntityField(
+_WINDOW: Final = EntityProperty(
     "duplicate_detection_history_time_window", "duration", "How long ids are remembered."
 )
-_DELIVERIES: Final = EntityField(
+_DELIVERIES: Final = EntityProperty(
     "max_delivery_count", "integer", "Dead-letter after this many deliveries."
 )
-_BATCHED: Final = EntityField(
+_BATCHED: Final = EntityProperty(
     "enable_batched_operations", "boolean", "Kept for the vendor's clients; has no effect here."
 )
-_EARLY_FILTER: Final = EntityField(
+_EARLY_FILTER: Final = EntityProperty(
     "enable_filtering_messages_before_publishing",
     "boolean",
     "Refuse messages that no subscription selects.",
     element_name="FilteringMessagesBeforePublishing",
 )
-_STATUS: Final = EntityField("status", "text", "Active, Disabled, SendDisabled or ReceiveDisabled.")
-_TOPIC_STATUS: Final = EntityField("status", "text", "Active, Disabled or SendDisabled.")
-_SUBSCRIPTION_STATUS: Final = EntityField("status", "text", "Active, Disabled or ReceiveDisabled.")
-_ORDERING: Final = EntityField("support_ordering", "boolean", "Kept for the vendor's clients.")
-_IDLE: Final = EntityField(
+_STATUS: Final = EntityProperty(
+    "status", "status", "Active, Disabled, SendDisabled or ReceiveDisabled."
+)
+_TOPIC_STATUS: Final = EntityProperty("status", "status", "Active, Disabled or SendDisabled.")
+_SUBSCRIPTION_STATUS: Final = EntityProperty(
+    "status", "status", "Active, Disabled or ReceiveDisabled."
+)
+_ORDERING: Final = EntityProperty("support_ordering", "boolean", "Kept for the vendor's clients.")
+_IDLE: Final = EntityProperty(
     "auto_delete_on_idle", "duration", "Delete it when unused for this long."
 )
-_PARTITIONING: Final = EntityField(
+_PARTITIONING: Final = EntityProperty(
     "enable_partitioning", "boolean", "Spread it over fragments.", True
 )
-_EXPRESS: Final = EntityField("enable_express", "boolean", "Kept for the vendor's clients.")
-_FORWARD: Final = EntityField("forward_to", "text", "Forward every message to this queue or topic.")
-_METADATA: Final = EntityField("user_metadata", "text", "A note of up to 1024 characters.")
-_FORWARD_DEAD: Final = EntityField(
+_EXPRESS: Final = EntityProperty("enable_express", "boolean", "Kept for the vendor's clients.")
+_FORWARD: Final = EntityProperty(
+    "forward_to", "text", "Forward every message to this queue or topic."
+)
+_METADATA: Final = EntityProperty("user_metadata", "text", "A note of up to 1024 characters.")
+_FORWARD_DEAD: Final = EntityProperty(
     "forward_dead_lettered_messages_to", "text", "Forward dead letters to this queue or topic."
 )
-_MESSAGE_SIZE: Final = EntityField(
+_MESSAGE_SIZE: Final = EntityProperty(
     "max_message_size_in_kilobytes", "integer", "The largest message it accepts."
 )
 
-FIELDS: Final[dict[Kind, tuple[EntityField, ...]]] = {
+PROPERTIES: Final[dict[Kind, tuple[EntityProperty, ...]]] = {
     "queue": (
         _LOCK,
         _SIZE,
@@ -144,3 +157,10 @@ DESCRIPTIONS: Final[dict[Kind, str]] = {
     "topic": "TopicDescription",
     "subscription": "SubscriptionDescription",
 }
+"""The element of the management API that holds the properties."""
+FIXED_FIELDS: Final = (
+    *dict.fromkeys(known.field for all_ in PROPERTIES.values() for known in all_ if known.is_fixed),
+    "fragments",
+)
+"""What cannot change after creation (PRP-1, PRP-2, SEED-16), by the names of a spec. The number of
+fragments is not part of the management API: only files set it."""
