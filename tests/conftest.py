@@ -31,6 +31,10 @@ LONG = ("deploy", "upgrade", "documents", "adversity")
 """Folders whose tests take up to minutes: begun last, one of them would keep a run waiting."""
 
 
+def pytest_configure() -> None:
+    absent_groups()  # before the processes of xdist start, which then need not ask again
+
+
 @pytest.hookimpl(trylast=True)  # what was deselected is not in any block
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = _with_long_ones_first(items)

@@ -13,6 +13,7 @@ from azure.servicebus import ServiceBusClient
 
 from adversity.waiting import wait_until
 from cli.command import FRAGMENTS, QUEUES, STORES, Partibus
+from support.collected import tests_below
 from support.garbage import collect_garbage
 from support.server import ServerProcess
 
@@ -72,9 +73,8 @@ def parted() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+    for item in tests_below(HERE, items):
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from azure.servicebus import ServiceBusClient
 from xdist.scheduler import LoadScopeScheduling
 
 from conformance import one_machine
+from support.collected import tests_below
 from support.garbage import collect_garbage
 from support.namespace import Queues, write_namespace
 from support.server import ON_CLUSTER, ServerProcess
@@ -74,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    ours = tests_below(HERE, items)
     for item in ours:
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
     if os.environ.get(ON_CLUSTER):

@@ -15,6 +15,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from console.screen import Screen
+from support.collected import tests_below
 from support.groups import chromium
 from support.server import ServerProcess
 
@@ -76,11 +77,10 @@ sql_filter = "amount > 1000"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.group("browser"))
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-            item.add_marker(pytest.mark.xdist_group("console"))
+    for item in tests_below(HERE, items):
+        item.add_marker(pytest.mark.group("browser"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+        item.add_marker(pytest.mark.xdist_group("console"))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.collected import tests_below
 from support.garbage import collect_garbage
 from support.groups import absent_groups
 from support.server import ServerProcess
@@ -31,8 +32,7 @@ collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The first time Java is made quick takes half a minute, which is not the time of a test."""
-    is_here = any(item.path.is_relative_to(HERE) for item in session.items)
-    if is_here and not session.config.option.collectonly:
+    if tests_below(HERE, session.items) and not session.config.option.collectonly:
         choose_java()
 
 
@@ -150,21 +150,21 @@ LONGEST_FILES = (
 
 def _turn(item: pytest.Item) -> int:
     name = item.path.name
-    is_here = item.path.is_relative_to(HERE)
-    return LONGEST_FILES.index(name) if is_here and name in LONGEST_FILES else len(LONGEST_FILES)
+    return LONGEST_FILES.index(name) if name in LONGEST_FILES else len(LONGEST_FILES)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_turn)
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            # PySpark leaves the sockets to its workers open, and imports what pandas has moved.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
-            item.add_marker(
-                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-            )
+    ours = tests_below(HERE, items)
+    if len(ours) == len(items):
+        items.sort(key=_turn)
+    for item in ours:
+        # PySpark leaves the sockets to its workers open, and imports what pandas has moved.
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark"))
+        item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
+        item.add_marker(
+            pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+        )
 
 
 @pytest.fixture(autouse=True)

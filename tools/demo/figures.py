@@ -11,11 +11,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot
-
 from demo.outage import Outage
 from demo.senders import Sale
 
@@ -157,9 +152,10 @@ class Timeline:
 
 def draw(timeline: Timeline, file: Path) -> None:
     """Write both charts as one PNG."""
-    figure, (upper, lower) = pyplot.subplots(
-        2, 1, figsize=(9.6, 6.2), dpi=130, sharex=True, height_ratios=(3, 2)
-    )
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 6.2), dpi=130)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     edges = [n * timeline.bin_seconds for n in range(timeline.bin_count + 1)]
     _draw_rates(upper, timeline, edges)
     _draw_waits(lower, timeline, edges)
@@ -172,7 +168,6 @@ def draw(timeline: Timeline, file: Path) -> None:
     lower.set_xlabel("seconds since the first order", color=INK)
     figure.tight_layout()
     figure.savefig(file)
-    pyplot.close(figure)
 
 
 def _shade(axes: "Axes", timeline: Timeline) -> None:
