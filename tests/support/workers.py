@@ -33,6 +33,12 @@ class WorkersServer(ServerProcess):
         """The process of each worker, as started last."""
         return {int(worker): int(pid) for worker, pid in _STARTED.findall(self.log_text())}
 
+    def sigkill(self) -> None:
+        """Workers notice that their supervisor is gone and stop; until then they have the port."""
+        workers = self.worker_pids().values()
+        super().sigkill()
+        wait_until(lambda: not any(map(is_alive, workers)), "the workers have stopped")
+
     def kill_worker(self, worker: int) -> int:
         """The power cut for one worker; answers the place in the log to look from."""
         offset = self.log.stat().st_size
