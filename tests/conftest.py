@@ -8,6 +8,7 @@ that brings it; under PARTIBUS_CI every omission is a failure.
 import os
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,11 @@ settings.register_profile("partibus", settings(), deadline=None)
 settings.load_profile("partibus")
 
 HERE = Path(__file__).parent
-LONG = ("deploy", "upgrade", "documents", "adversity")
-"""Folders whose tests take up to minutes: begun last, one of them would keep a run waiting."""
+LONG = ("deploy", "upgrade", "documents")
+"""Folders whose tests take up to minutes: begun last, one of them would keep a run waiting. Each is
+for one process, since its tests share what they prepare."""
+SPREAD = "adversity"
+"""Another one, whose tests share nothing beyond their file: for all other processes."""
 
 
 def pytest_configure() -> None:
@@ -55,17 +59,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _with_long_ones_first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Each process begins with a block of the tests; each long folder is at the front of one."""
+    """Each process begins with a block of the tests; the long ones are at the front of blocks."""
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    rest = [item for item in items if _folder(item) not in LONG]
+    fronts: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    for number, name in enumerate(LONG):
+        fronts[number % processes] += [item for item in items if _folder(item) == name]
+    spread = fronts[len(LONG) :] or fronts
+    files = groupby((item for item in items if _folder(item) == SPREAD), lambda item: item.path)
+    for number, (_, tests) in enumerate(files):
+        spread[number % len(spread)] += tests
+    rest = [item for item in items if _folder(item) not in (*LONG, SPREAD)]
     ordered: list[pytest.Item] = []
-    for number, name in enumerate(LONG[:processes]):
-        folder = [item for item in items if _folder(item) == name]
+    for number, front in enumerate(fronts):
         block = (len(items) - len(ordered)) // (processes - number)
-        fill = max(0, block - len(folder))
-        ordered += folder + rest[:fill]
+        fill = max(0, block - len(front))
+        ordered += front + rest[:fill]
         del rest[:fill]
-    return ordered + [item for item in items if _folder(item) in LONG[processes:]] + rest
+    return ordered + rest
 
 
 def _folder(item: pytest.Item) -> str:

@@ -74,6 +74,7 @@ def environment(directory: Path) -> dict[str, str]:
     return {
         "HOME": str(home),
         "PYTHONUNBUFFERED": "1",  # as on a terminal
+        "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # quick for a short life
         "PATH": f"{tools}:{_without_environment(os.environ['PATH'])}",
         **{name: os.environ[name] for name in kept if name in os.environ},
         **caches,

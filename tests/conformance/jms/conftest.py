@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
+from conformance.sdks.drivers import JVM_FLAGS
 from support.namespace import ROOT_KEY, ROOT_POLICY, write_namespace
 from support.server import ServerProcess
 
@@ -29,7 +30,7 @@ class JavaHost:
 
     def __init__(self, classes: Path) -> None:
         self._process = subprocess.Popen(
-            [shutil.which("java") or "java", "-Xshare:auto", "-cp", f"{classes}:{JARS}", "Host"],
+            [shutil.which("java") or "java", *JVM_FLAGS, "-cp", f"{classes}:{JARS}", "Host"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
