@@ -134,8 +134,8 @@ def test_a_scheduled_message_is_seen_by_peek_and_can_be_cancelled(
 def test_a_message_scheduled_by_its_property_arrives_at_its_time(
     client: ServiceBusClient, queue: str
 ) -> None:
-    due = now() + datetime.timedelta(seconds=1)
     with client.get_queue_sender(queue) as sender:
+        due = now() + datetime.timedelta(seconds=3)  # more than the second send takes in a crowd
         sender.send_messages(ServiceBusMessage("later", scheduled_enqueue_time_utc=due))
         sender.send_messages(ServiceBusMessage("now"))
     with client.get_queue_receiver(queue, receive_mode=RECEIVE_AND_DELETE) as receiver:
