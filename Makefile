@@ -20,7 +20,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting, and a Spark session half of it.
 # Without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 8 --dist worksteal --ignore=tests/spark --ignore=tests/console --ignore=tests/nodes
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal $(addprefix --ignore=tests/,unit property spark console nodes)
+# These wait for nothing. By themselves, so that no process collects tests which it hardly runs.
+UNIT_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/unit tests/property
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
@@ -42,13 +44,15 @@ SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 SPARK42_PYTEST := env PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python tools/suite_part.py $(SPARK42_TESTS)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. Lint uses one core: beside it, one process
-# of pytest first compiles all tests, which otherwise each of many would do. The largest part uses all of a small
-# machine by itself. The tests on clusters and of nodes mostly wait, and a browser for what it shows: those
+# of pytest first compiles all tests, which otherwise each of many would do. The two largest parts then use all of
+# a small machine. The tests on clusters and of nodes mostly wait, and a browser for what it shows: those
 # of Spark run beside them, and give way to them. What runs beside is printed at its end.
 define all_tests
 code=0; mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true; \
+	$(UNIT_PYTEST) $(1) >build/test-unit.log 2>&1 & unit=$$!; \
 	$(PYTEST) $(1) || code=$$?; \
+	wait $$unit || code=$$?; cat build/test-unit.log; \
 	wait $$lint || code=$$?; cat build/lint.log; \
 	nice -n 5 $(SPARK_PYTEST) $(1) >build/test-spark.log 2>&1 & spark=$$!; \
 	nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
