@@ -20,9 +20,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting, and a Spark session half of it.
 # Without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal $(addprefix --ignore=tests/,unit property spark console nodes)
-# These wait for nothing. By themselves, so that no process collects tests which it hardly runs.
-UNIT_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/unit tests/property
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 8 --dist worksteal $(addprefix --ignore=tests/,unit property spark console nodes)
+# These wait for nothing, so they take what the others leave of the machine. By themselves, so that no process
+# collects tests which it hardly runs.
+UNIT_PYTEST := nice -n 10 $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/unit tests/property
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.

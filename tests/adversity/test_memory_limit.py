@@ -26,6 +26,8 @@ LIMIT_BYTES = 64 * MEGABYTE
 # A read and the frame around it for each of a hundred connections, what was read and is being
 # copied into its stored form, and what the allocator keeps: 0.8 MB a connection in all.
 SLACK_BYTES = 80 * MEGABYTE
+KEPT_BYTES = SLACK_BYTES // 4
+"""What may stay: no message of a client, but tables and connections that were closed."""
 SENDERS = 100
 MESSAGE_BYTES = 60_000
 MESSAGES_EACH = 60
@@ -54,15 +56,19 @@ def assert_healthy(victim: Victim) -> None:
     asked.close()
 
 
-def assert_bounded(victim: Victim) -> None:
+def assert_bounded(victim: Victim) -> int:
+    """By how much it has grown at most."""
     growth = resident_bytes_peak(victim.pid) - victim.weight_bytes
     print(f"grew by {growth / MEGABYTE:.0f} MB")
     assert growth < LIMIT_BYTES + SLACK_BYTES, f"grew by {growth / MEGABYTE:.0f} MB"
-    if growth >= PEAK_BYTES_MIN:  # after a smaller peak the server does not ask the allocator
-        wait_until(
-            lambda: resident_bytes(victim.pid) - victim.weight_bytes < SLACK_BYTES // 4,
-            "memory goes back to the system",
-        )
+    return growth
+
+
+def assert_given_back(victim: Victim) -> None:
+    wait_until(
+        lambda: resident_bytes(victim.pid) - victim.weight_bytes < KEPT_BYTES,
+        "memory goes back to the system",
+    )
 
 
 def send_all(victim: Victim, accepted: list[int]) -> None:
@@ -91,7 +97,9 @@ def test_a_hundred_senders_of_large_messages(server: Victim) -> None:
     while any(thread.is_alive() for thread in threads):
         assert_healthy(server)
     assert sum(accepted) == SENDERS * MESSAGES_EACH
-    assert_bounded(server)
+    # How much waits at once depends on the disk; after a small peak the server returns nothing.
+    if assert_bounded(server) >= PEAK_BYTES_MIN + KEPT_BYTES:
+        assert_given_back(server)
 
 
 def post_all(victim: Victim, statuses: list[int]) -> None:
@@ -126,6 +134,7 @@ def test_large_sends_over_http(server: Victim) -> None:
     assert set(statuses) <= {201, 503}
     assert statuses.count(201) == POSTERS * POSTS_EACH
     assert_bounded(server)
+    assert_given_back(server)
 
 
 def test_messages_that_are_never_finished(server: Victim) -> None:
@@ -152,3 +161,4 @@ def test_messages_that_are_never_finished(server: Victim) -> None:
         busy = [text for text in outcomes if conditions.MICROSOFT_SERVER_BUSY in text]
         assert busy, outcomes[0]
     assert_bounded(server)
+    assert_given_back(server)
