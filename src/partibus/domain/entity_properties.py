@@ -2,9 +2,9 @@
 
 Owns the table: the name in files, the element of the management API, the field of the spec, the
 form of the value, and whether it can change later. The management API, files, clients and the
-command line are all built from it; none of them may list properties of its own. The order is that
-of the elements, on which the vendor's service insists (amqp-contract 12.5). `domain.admission`
-checks the values.
+command line are built from it, and must never declare a property again. The order is that of the
+elements as clients send them, on which the vendor's service insists (amqp-contract 12.5).
+`domain.admission` checks the values.
 """
 
 from dataclasses import dataclass
