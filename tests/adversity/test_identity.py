@@ -11,7 +11,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from adversity.conftest import QUEUES, NewServer, declare_queues
 from adversity.victim import Victim
+from support import archives
 from support.server import environment
 
 MESSAGES = 3
@@ -359,8 +359,7 @@ def test_data_of_before_the_namespace_id_is_taken_over_only_whole(
 def unpack(tmp_path: Path, end: str) -> Path:
     place = tmp_path / "before"
     place.mkdir()
-    with tarfile.open(BEFORE_IDENTITY) as archive:
-        archive.extractall(place, filter="data")
+    archives.unpack(BEFORE_IDENTITY, place)
     (place / end).rename(place / "data")
     return place
 

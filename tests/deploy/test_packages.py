@@ -8,10 +8,10 @@ import tarfile
 import venv
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.archives import unpack
 from support.repository import ROOT, repository_files
 
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
@@ -56,10 +56,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """On a machine without a C compiler, and with nothing but the sdist."""
     place = tmp_path_factory.mktemp("wheel")
-    # Pythons before 3.11.4 have no filters, and later ones want one.
-    safe: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    with tarfile.open(sdist) as archive:
-        archive.extractall(place, **safe)  # noqa: S202 - made by ourselves
+    unpack(sdist, place)
     (source,) = place.iterdir()
     return build("wheel", source, place / "dist", CC="no-such-compiler")
 

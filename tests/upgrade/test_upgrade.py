@@ -1,7 +1,6 @@
 """Data of every earlier format is opened, is all there, and is written on."""
 
 import json
-import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
 from cli.command import Partibus
+from support.archives import unpack
 from support.server import ServerProcess
 from upgrade.contents import (
     LOOKS_AT_ONCE,
@@ -36,8 +36,7 @@ class Upgraded:
         config = place / "namespace.toml"
         config.write_text(namespace(self.level), encoding="utf-8")
         self.server = ServerProcess(place, config, "--stores", "2")
-        with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
-            archive.extractall(self.server.data, filter="data")
+        unpack(FIXTURES / f"{name}.tar.xz", self.server.data)
 
     def picture(self) -> dict[str, Any]:
         return picture(self.server.connection_string, self.level)

@@ -43,25 +43,26 @@ class SystemClock:
     machine's, also after it slept or was set.
     """
 
-    __slots__ = ("_offset_ms",)
+    __slots__ = ("_offset_ns",)
 
     def __init__(self) -> None:
-        self._offset_ms = time.time_ns() // 1_000_000 - self.monotonic_ms()
+        # Not in milliseconds: two roundings would add up, and show a lock that ends too early.
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000 + self._offset_ms
+        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
     def follow(self) -> int:
-        before_ms = self.monotonic_ms()
-        wall_ms = time.time_ns() // 1_000_000
-        after_ms = self.monotonic_ms()
-        if after_ms - before_ms > READING_MS_MAX:
+        before_ns = time.monotonic_ns()
+        wall_ns = time.time_ns()
+        after_ns = time.monotonic_ns()
+        if after_ns - before_ns > READING_MS_MAX * 1_000_000:
             return 0
-        step_ms = wall_ms - after_ms - self._offset_ms
+        step_ms = (wall_ns - after_ns - self._offset_ns) // 1_000_000
         if abs(step_ms) < STEP_MS_MIN:
             return 0
-        self._offset_ms += step_ms
+        self._offset_ns += step_ms * 1_000_000
         return step_ms

@@ -43,6 +43,17 @@ def test_the_clock_begins_with_the_wall_clock_and_runs_with_the_monotonic(
     assert clock.monotonic_ms() == 6_234
 
 
+def test_parts_of_a_millisecond_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of a machine do not begin their milliseconds together."""
+    passed_ns = 0
+    wall_ns, monotonic_ns = 1_000_000_200_000, 5_000_900_000
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns + passed_ns)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns + passed_ns)
+    clock = SystemClock()
+    for passed_ns in range(0, 2_000_000, 100_000):
+        assert clock.now_ms() == (wall_ns + passed_ns) // 1_000_000
+
+
 @pytest.mark.parametrize("step_ms", [2 * HOUR_MS, -2 * HOUR_MS, STEP_MS_MIN, -STEP_MS_MIN])
 def test_a_step_shows_only_when_it_is_followed(machine: Machine, step_ms: int) -> None:
     clock = SystemClock()

@@ -2,7 +2,6 @@
 
 import json
 import queue
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.log import SegmentStore
 from partibus.testing.fragment import FragmentBench
+from support.archives import unpack
 
 BEFORE_PAGES = Path(__file__).parent / "data" / "before-pages.tar.xz"
 """Fragments that were checkpointed and then changed again, as the release before has left them: of
@@ -78,8 +78,7 @@ class Stored:
 
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_data_of_the_release_before_opens(tmp_path: Path, name: str) -> None:
-    with tarfile.open(BEFORE_PAGES) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(BEFORE_PAGES, tmp_path)
     expected = json.loads((tmp_path / f"{name}.json").read_text())
     stored = Stored(tmp_path / name, SPECS[name])
     assert stored.summary() == expected

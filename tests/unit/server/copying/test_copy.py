@@ -5,7 +5,6 @@ import contextlib
 import queue
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from partibus.server.data_directory.check import check_data
 from partibus.server.data_directory.directory import claim_data_directory
 from partibus.store.compaction import importing
 from partibus.store.record import Record
+from support.archives import unpack
 from support.server import environment
 from unit.server.copying.killed_copy import KILLED, STEPS
 
@@ -43,8 +43,7 @@ MESSAGES = 42
 def data(tmp_path: Path) -> Path:
     """The directory of a server with two stores that was killed."""
     place = tmp_path / "data"
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(place, filter="data")
+    unpack(FIXTURE, place)
     return place
 
 
