@@ -21,9 +21,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
 PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 8 --dist worksteal $(addprefix --ignore=tests/,unit property spark console nodes)
+# Quick tests write their files to memory where there is enough: what they wait for else is fsync.
+IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
+	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # These wait for nothing, so they take what the others leave of the machine. By themselves, so that no process
 # collects tests which it hardly runs.
-UNIT_PYTEST := nice -n 10 $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/unit tests/property
+UNIT_PYTEST := $(IN_MEMORY) nice -n 10 $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/unit tests/property
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
@@ -46,31 +49,28 @@ SPARK42_PYTEST := env PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python too
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. Lint uses one core: beside it, one process
 # of pytest first compiles all tests, which otherwise each of many would do. The two largest parts then use all of
-# a small machine. The tests on clusters and of nodes mostly wait, and a browser for what it shows: those
-# of Spark run beside them, and give way to them. What runs beside is printed at its end.
+# a small machine. When the unit tests end, those left of the other part mostly wait, as do later those on clusters
+# and of nodes, and a browser for what it shows: the tests of Spark run beside them, and give way to them. What runs
+# beside is printed at its end.
 define all_tests
 code=0; mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1 || true; \
-	$(UNIT_PYTEST) $(1) >build/test-unit.log 2>&1 & unit=$$!; \
+	{ $(UNIT_PYTEST) $(1) >build/test-unit.log 2>&1 || code=$$?; \
+		nice -n 5 $(SPARK_PYTEST) $(1) >build/test-spark.log 2>&1 || [ $$? -eq 5 ] || code=1; exit $$code; } & beside=$$!; \
 	$(PYTEST) $(1) || code=$$?; \
-	wait $$unit || code=$$?; cat build/test-unit.log; \
 	wait $$lint || code=$$?; cat build/lint.log; \
-	nice -n 5 $(SPARK_PYTEST) $(1) >build/test-spark.log 2>&1 & spark=$$!; \
 	nice $(CLUSTER_PYTEST) $(1) >build/test-cluster.log 2>&1 & on_cluster=$$!; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
 	$(NODES_PYTEST) $(1) || code=$$?; \
 	wait $$on_cluster || code=$$?; cat build/test-cluster.log; \
 	$(call spark42_tests,$(1)) || code=$$?; \
-	wait $$spark || [ $$? -eq 5 ] || code=1; cat build/test-spark.log; \
+	wait $$beside || code=$$?; cat build/test-unit.log build/test-spark.log; \
 	exit $$code
 endef
 define spark42_tests
 if [ -e $(SPARK42)/ready ]; then echo "Spark 4.2: $(SPARK42_TESTS)"; $(SPARK42_PYTEST) $(1); \
 	else echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; fi
 endef
-# Quick tests write their files to memory where there is enough: what they wait for else is fsync.
-IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
-	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # Of `make check`: all tests, or those of one package and the property tests that use it.
 AREA :=
 AREA_TESTS := $(if $(AREA),tests/unit/$(AREA) $(shell grep -lE 'partibus\.$(subst /,\.,$(AREA))\b' tests/property/*.py),tests/unit tests/property)

@@ -35,6 +35,8 @@ SETTINGS: Final = {
 }
 
 PORTS_MAX: Final = 5
+MEMORY_FILES: Final = Path("/dev/shm")
+MEMORY_BYTES_MIN: Final = 4 << 30
 COPIES_FILES: Final = 15_00_00
 """Since this version databases are made through the log, unless it is told to copy files, which
 takes a quarter of the time."""
@@ -178,11 +180,17 @@ def _run(tool: object, *arguments: object, check: bool = True) -> None:
 
 
 def _new_root() -> Path:
-    """A directory that PostgreSQL may use."""
-    root = Path(tempfile.mkdtemp(prefix="pb-postgres-"))
+    """A directory that PostgreSQL may use: in memory where there is enough, since each database has
+    hundreds of files, which some file systems are slow to make and to delete."""
+    root = Path(tempfile.mkdtemp(prefix="pb-postgres-", dir=_in_memory()))
     if os.geteuid() == 0:
         shutil.chown(root, "postgres", "postgres")
     return root
+
+
+def _in_memory() -> Path | None:
+    has_enough = MEMORY_FILES.is_dir() and shutil.disk_usage(MEMORY_FILES).free > MEMORY_BYTES_MIN
+    return MEMORY_FILES if has_enough else None
 
 
 @cache

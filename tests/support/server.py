@@ -9,6 +9,7 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final, Self
 
+from adversity.waiting import wait_until
 from support.preloaded import ForkedProcess, start_forked
 
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
@@ -119,7 +121,7 @@ class ServerProcess:
     def start(self) -> None:
         """Start and return once the READY line is out; a restart keeps the port."""
         assert self._process is None, "the server runs already"
-        port = str(self._ready.amqp_port) if self._ready else "0"
+        port = str(self._port_again())
         words = ["serve", "--data", str(self.data), "--config", str(self._config), "--port", port]
         words += ["--tls-port", "0", "--http-port", "0", *self._flags]
         with self.log.open("ab") as log:
@@ -135,6 +137,16 @@ class ServerProcess:
             raise AssertionError(f"no READY line but {line!r}; the log says:\n{self.log_text()}")
         ready = Ready.parse(line)
         self._ready = _with_key(ready, self._ready) if self.needs_key else ready
+
+    def _port_again(self) -> int:
+        """The port of the last start, 0 for any. Meanwhile it may be the near end of somebody's
+        connection, and is waited for."""
+        if self._ready is None:
+            return 0
+        port = self._ready.amqp_port
+        if not self.runs_on:
+            wait_until(lambda: _is_free(port), f"port {port} is free", seconds=READY_SECONDS_MAX)
+        return port
 
     def _begin(self, words: list[str], log: IO[bytes]) -> "subprocess.Popen[str] | ForkedProcess":
         """Forked where nothing asks for more: no program, network or variables of its own, and no
@@ -212,6 +224,16 @@ class ServerProcess:
             for line in stream:
                 lines.put(line)
         lines.put(None)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _with_key(ready: Ready, before: Ready | None) -> Ready:
