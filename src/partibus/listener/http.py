@@ -8,6 +8,7 @@ that is awaited for each message.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -83,7 +84,9 @@ class HttpFront:
             task.cancel()
         for connection in list(self._state.connections):
             if connection.transport is not None:
-                connection.transport.abort()
+                # Early releases of Python 3.11 raise this for TLS that uvicorn has closed twice.
+                with contextlib.suppress(AttributeError):
+                    connection.transport.abort()
 
 
 class _AttentiveConnection(h11.Connection):
