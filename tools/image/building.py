@@ -205,12 +205,15 @@ def inside(root: Path, place: str) -> Path:
     return root / place.lstrip("/")
 
 
-def copy_root(source: Path | None, target: Path) -> None:
-    """All of a root file system; nothing for `scratch`."""
+def copy_root(source: Path | None, target: Path, *, is_read_only: bool = False) -> None:
+    """All of a root file system; nothing for `scratch`. One that is only read shares its files with
+    the source, where both are on one disk."""
     if source is None:
         target.mkdir()
-    else:
-        subprocess.run(["cp", "--archive", "--reflink=auto", "--", source, target], check=True)
+        return
+    is_linked = is_read_only and source.stat().st_dev == target.parent.stat().st_dev
+    how = "--link" if is_linked else "--reflink=auto"
+    subprocess.run(["cp", "--archive", how, "--", source, target], check=True)
 
 
 def run_in(root: Path, workdir: str, command: str, given: Mapping[str, str]) -> None:

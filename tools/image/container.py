@@ -38,9 +38,9 @@ class Container:
 
     def create(self) -> None:
         """A root of its own, with something to mount on at every place that needs it. Containers
-        that write nothing to it may share one: it is copied by the first."""
+        that write nothing to it may share one: the first makes it."""
         if not self.root.exists():
-            copy_root(self.image.root, self.root)
+            copy_root(self.image.root, self.root, is_read_only=self.is_read_only)
         for place in ("/proc", "/dev", "/tmp", *self.image.volumes):  # noqa: S108 - of the image
             inside(self.root, place).mkdir(parents=True, exist_ok=True)
         for place, source in self.binds.items():
