@@ -21,7 +21,7 @@ TOKEN_SECONDS: Final = 8 * 3600
 class Access:
     """An address and a token for a path of the namespace; the empty path is the whole namespace."""
 
-    def __init__(self, credentials: Credentials, path: str, patience_s: float) -> None:
+    def __init__(self, credentials: Credentials, path: str, retry_s: float) -> None:
         place = credentials.place()
         self.path = path
         self.host = place.host
@@ -29,7 +29,7 @@ class Access:
         self.where = dataclasses.replace(place, policy="", key="", token=None)
         """Only the address, for connections over AMQP."""
         self.ca = credentials.ca()
-        self.patience_s = patience_s
+        self.retry_s = retry_s
         """How long to wait for a bus that is unreachable or busy."""
         self._reference = credentials.reference
         self._place: ConnectionString | None = place

@@ -4,10 +4,10 @@ Owns the errors about `filter`, `sessionIds`, `entityPattern`, `pushdown`, ends 
 what to do instead. Must never read a value. Called by `options`.
 """
 
-from pyspark_servicebus.given_options import Given
+from pyspark_servicebus.given_options import GivenOptions
 
 
-def complain_of_choice(given: Given, mode: str, is_stream: bool) -> None:
+def complain_of_choice(given: GivenOptions, mode: str, is_stream: bool) -> None:
     """Report every invalid combination."""
     for name in ("filter", "sessionIds"):
         given.complain(
@@ -41,7 +41,7 @@ def complain_of_choice(given: Given, mode: str, is_stream: bool) -> None:
     )
 
 
-def _complain_of_pattern(given: Given, mode: str, is_stream: bool) -> None:
+def _complain_of_pattern(given: GivenOptions, mode: str, is_stream: bool) -> None:
     if given.text("entityPattern") is None:
         return
     given.complain(

@@ -13,7 +13,7 @@ from partibus.client.connection_string import (
     ConnectionStringError,
     parse_connection_string,
 )
-from pyspark_servicebus.given_options import Given, OptionsError
+from pyspark_servicebus.given_options import GivenOptions, OptionsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Credentials:
         return Path(self.ca_file).read_bytes() if self.ca_file else None
 
 
-def given_credentials(given: Given) -> Credentials:
+def given_credentials(given: GivenOptions) -> Credentials:
     literal, reference = given.text("connectionString"), given.text("connectionStringRef")
     given.complain(
         bool(literal) == bool(reference),

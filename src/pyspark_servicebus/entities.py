@@ -11,7 +11,7 @@ from typing import Final
 from partibus.client.atom import AtomClient
 from partibus.client.errors import AtomError
 from partibus.domain.address import subscription_path
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, Backoff, BulkError
 from pyspark_servicebus.options import SourceOptions
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
@@ -20,13 +20,13 @@ _UNAUTHORIZED: Final = 401
 
 def matching_entities(options: SourceOptions) -> list[str]:
     """The paths that match a pattern, in order; waits for an unreachable bus."""
-    patience = Patience(options.patience_s)
+    backoff = Backoff(options.retry_s)
     while True:
         try:
             found = sorted(set(_matching(options)), key=str.lower)
             break
         except (OSError, AtomError) as error:
-            patience.bear(_told(error))
+            backoff.wait_or_raise(_bus_error(error))
     if not found:
         raise BulkError(
             NOT_FOUND,
@@ -62,7 +62,7 @@ def _may_be_subscription(pattern: str) -> bool:
     return _SUBSCRIPTIONS in pattern.lower() or any(mark in pattern for mark in "*?[")
 
 
-def _told(error: OSError | AtomError) -> BulkError:
+def _bus_error(error: OSError | AtomError) -> BulkError:
     if isinstance(error, OSError):
         return BulkError(UNREACHABLE, f"The bus cannot be reached: {error}.", True)
     text = f"entityPattern: the bus does not list its entities: {error}"

@@ -156,15 +156,15 @@ def flight_error(error: Exception) -> BulkError:
     return reported_error(reported)
 
 
-class Patience:
+class Backoff:
     """Pauses between attempts, longer and longer, until the time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._lapsed_at: float | None = None
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """An attempt succeeded: the time starts again."""
         self._deadline = time.monotonic() + self._seconds
         self._pause_s = FIRST_PAUSE_S
@@ -179,7 +179,7 @@ class Patience:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
         return True
 
-    def bear(self, error: BulkError) -> None:
+    def wait_or_raise(self, error: BulkError) -> None:
         """Wait a little after an error, or raise it: it is final, or the time is up.
 
         A busy bus may say how long to wait; then there is no earlier attempt.
@@ -197,12 +197,12 @@ class Patience:
 
 def retried(seconds: float, work: Callable[[], _T]) -> _T:
     """Do something that may be repeated; what may work later is retried until the time is up."""
-    patience = Patience(seconds)
+    backoff = Backoff(seconds)
     while True:
         try:
             return work()
         except BulkError as error:
-            patience.bear(error)
+            backoff.wait_or_raise(error)
 
 
 def asked_pause_s(text: str) -> float:

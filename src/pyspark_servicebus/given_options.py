@@ -25,7 +25,7 @@ class OptionsError(ServiceBusError, ValueError):
         super().__init__("SERVICEBUS_OPTIONS_INVALID", words, complaints="\n".join(self.complaints))
 
 
-class Given:
+class GivenOptions:
     """Options by name in any case, with the errors about them."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark_servicebus.choices import complain_of_choice
 from pyspark_servicebus.credentials import Credentials, given_credentials
-from pyspark_servicebus.given_options import MEBIBYTE, Given
+from pyspark_servicebus.given_options import MEBIBYTE, GivenOptions
 from pyspark_servicebus.schema import COLUMNS, LOCK_COLUMN, RAW_COLUMN
 from pyspark_servicebus.source.selection import Selection
 from pyspark_servicebus.transport_options import (
@@ -34,7 +34,7 @@ TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RETENTION_BYTES: Final = 10 * 1024 * MEBIBYTE
 
-PATIENCE_MS: Final = 60 * 1000
+RETRY_MS: Final = 60 * 1000
 NAME_CHARACTERS_MAX: Final = 180
 
 _COMMON: Final = (
@@ -124,7 +124,7 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     retention_ms: int = RETENTION_MS
     retention_bytes: int = RETENTION_BYTES
-    patience_s: float = PATIENCE_MS / 1000
+    retry_s: float = RETRY_MS / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +141,12 @@ class SinkOptions:
     batch_bytes: int = MEBIBYTE
     writer: str = ""
     batch_id: str = ""
-    patience_s: float = PATIENCE_MS / 1000
+    retry_s: float = RETRY_MS / 1000
 
 
 def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """The options of a read; OptionsError lists everything that is wrong with them."""
-    given = Given(options, SOURCE_OPTIONS)
+    given = GivenOptions(options, SOURCE_OPTIONS)
     credentials = given_credentials(given)
     entity = _source_entity(given)
     transport = given_transport(given)
@@ -201,7 +201,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
         fails_on_data_loss=given.switch("failOnDataLoss", True),
         retention_ms=given.duration_ms("retention", RETENTION_MS),
         retention_bytes=given.size("retentionBytes", RETENTION_BYTES),
-        patience_s=given.duration_ms("retryDuration", PATIENCE_MS) / 1000,
+        retry_s=given.duration_ms("retryDuration", RETRY_MS) / 1000,
     )
     given.finish()
     return found
@@ -209,12 +209,12 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
 
 def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a read, even if other options are wrong."""
-    return _columns(Given(options, SOURCE_OPTIONS))
+    return _columns(GivenOptions(options, SOURCE_OPTIONS))
 
 
 def sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
     """The options of a write; those that Spark adds itself are ignored."""
-    given = Given(options, (*SINK_OPTIONS, "checkpointLocation", "queryName"))
+    given = GivenOptions(options, (*SINK_OPTIONS, "checkpointLocation", "queryName"))
     credentials = given_credentials(given)
     queue, topic = given.text("queue"), given.text("topic")
     given.complain(bool(queue) == bool(topic), "queue, topic: give exactly one of them.")
@@ -244,13 +244,13 @@ def sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> Sink
         batch_bytes=given.size("batchBytes", MEBIBYTE),
         writer=writer,
         batch_id=batch_id,
-        patience_s=given.duration_ms("retryDuration", PATIENCE_MS) / 1000,
+        retry_s=given.duration_ms("retryDuration", RETRY_MS) / 1000,
     )
     given.finish()
     return found
 
 
-def _staged(given: Given, deliver: str, is_stream: bool) -> tuple[str, str]:
+def _staged(given: GivenOptions, deliver: str, is_stream: bool) -> tuple[str, str]:
     writer, batch_id = given.text("writer", "") or "", given.text("batchId", "") or ""
     given.complain(
         deliver == "staged" and not writer,
@@ -272,7 +272,7 @@ def _staged(given: Given, deliver: str, is_stream: bool) -> tuple[str, str]:
     return writer, batch_id
 
 
-def _source_entity(given: Given) -> str:
+def _source_entity(given: GivenOptions) -> str:
     queue, topic = given.text("queue"), given.text("topic")
     subscription = given.text("subscription")
     if given.text("entityPattern"):
@@ -289,7 +289,7 @@ def _source_entity(given: Given) -> str:
     return queue or f"{topic}/Subscriptions/{subscription}"
 
 
-def _starting(given: Given) -> tuple[str | None, int | None, dict[int, int]]:
+def _starting(given: GivenOptions) -> tuple[str | None, int | None, dict[int, int]]:
     position = given.text("startingPosition")
     if position is not None:
         position = given.one_of("startingPosition", POSITIONS, "earliest")
@@ -305,7 +305,7 @@ def _starting(given: Given) -> tuple[str | None, int | None, dict[int, int]]:
     )
 
 
-def _positions(given: Given, name: str) -> dict[int, int]:
+def _positions(given: GivenOptions, name: str) -> dict[int, int]:
     text = given.text(name)
     if text is None:
         return {}
@@ -316,13 +316,13 @@ def _positions(given: Given, name: str) -> dict[int, int]:
         return {}
 
 
-def _selection(given: Given) -> Selection:
+def _selection(given: GivenOptions) -> Selection:
     chosen = Selection(given.text("filter", "") or "")
     names = given.names("sessionIds")
     return chosen.with_sessions(names) if names else chosen
 
 
-def _fragments(given: Given) -> tuple[int, ...] | None:
+def _fragments(given: GivenOptions) -> tuple[int, ...] | None:
     names = given.names("fragments")
     if not names:
         return None
@@ -332,7 +332,7 @@ def _fragments(given: Given) -> tuple[int, ...] | None:
     return tuple(int(name) for name in names)
 
 
-def _columns(given: Given) -> tuple[str, ...]:
+def _columns(given: GivenOptions) -> tuple[str, ...]:
     known: tuple[str, ...] = tuple(COLUMNS)
     if (given.text("mode") or "").lower() == "peeklock":
         known = (*known, LOCK_COLUMN)

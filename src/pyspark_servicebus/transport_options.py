@@ -7,7 +7,7 @@ instead. Called only by `options`.
 
 from typing import Final
 
-from pyspark_servicebus.given_options import Given
+from pyspark_servicebus.given_options import GivenOptions
 
 TRANSPORTS: Final = ("flight", "amqp")
 _MODES: Final = {
@@ -36,7 +36,7 @@ _FLIGHT_ALONE: Final = {
 }
 
 
-def given_transport(given: Given) -> str:
+def given_transport(given: GivenOptions) -> str:
     """The transport of a read or a write."""
     return given.one_of("transport", TRANSPORTS, "flight")
 
@@ -46,7 +46,7 @@ def default_mode(transport: str, is_stream: bool) -> str:
     return _MODES[transport, is_stream][0]
 
 
-def check_source(given: Given, transport: str, mode: str, is_stream: bool) -> None:
+def check_source(given: GivenOptions, transport: str, mode: str, is_stream: bool) -> None:
     """Report options that the transport of a read does not have."""
     allowed = _MODES[transport, is_stream]
     if mode not in allowed:
@@ -73,7 +73,7 @@ def check_source(given: Given, transport: str, mode: str, is_stream: bool) -> No
             )
 
 
-def _check_deferclaim(given: Given) -> None:
+def _check_deferclaim(given: GivenOptions) -> None:
     given.complain(
         not given.text("claimOwner"),
         "claimOwner: mode=deferclaim needs a name for this query, the same after a "
@@ -86,7 +86,7 @@ def _check_deferclaim(given: Given) -> None:
     )
 
 
-def check_sink(given: Given, transport: str, deliver: str) -> None:
+def check_sink(given: GivenOptions, transport: str, deliver: str) -> None:
     """Report options that the transport of a write does not have."""
     given.complain(
         transport == "amqp" and deliver == "staged",

@@ -40,13 +40,13 @@ from partibus.fragment.commands import (
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.outbox import commands as transfer_commands
 from partibus.fragment.outbox.commands import (
-    BringBack,
     Collect,
     Fence,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
+    ReturnParcels,
     Transfer,
 )
 from partibus.fragment.outbox.marks import Origin
@@ -71,7 +71,7 @@ INSIDE = {
     Collect,
     Fetch,
     Forwarded,
-    BringBack,
+    ReturnParcels,
     Redirect,
     ForwardWaiting,
 }

@@ -14,8 +14,8 @@ from pyspark.sql import functions as f
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.over_amqp.posting import AmqpTarget
-from pyspark_servicebus.sink.delivery import Letter
+from pyspark_servicebus.over_amqp.target import AmqpTarget
+from pyspark_servicebus.sink.delivery import RowMessage
 from spark.amqp_only import AmqpOnly
 from spark.bus import FRAGMENTS, Bus, once_each, texts
 from spark.test_sink import bodies, numbers, write
@@ -286,8 +286,8 @@ def test_a_busy_bus_is_waited_for_as_it_asks(bus: Bus, monkeypatch: pytest.Monke
         queue, access, 2000, False, lambda _, condition, __: refused.append(condition)
     )
     for number in range(40):
-        target.add(Letter(OutgoingMessage(body=b"%200d" % number).encode(), None))
-    monkeypatch.setattr("pyspark_servicebus.errors.Patience.wait", waits(bus, pauses))
+        target.add(RowMessage(OutgoingMessage(body=b"%200d" % number).encode(), None))
+    monkeypatch.setattr("pyspark_servicebus.errors.Backoff.wait", waits(bus, pauses))
     target.flush()
     assert (target.accepted, refused) == (40, [])
     assert pauses[0] == 2.0  # "Please wait 2 seconds and try again."
@@ -297,7 +297,7 @@ def test_a_busy_bus_is_waited_for_as_it_asks(bus: Bus, monkeypatch: pytest.Monke
 def waits(bus: Bus, pauses: list[float]) -> Callable[..., bool]:
     """A pause of no time, after which the bus is not busy any more."""
 
-    def wait(_patience: object, least_s: float = 0.0) -> bool:
+    def wait(_backoff: object, least_s: float = 0.0) -> bool:
         pauses.append(least_s)
         bus.operator.mend_all()
         return True

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from defusedxml.ElementTree import fromstring
 
 from partibus.atom.application import ManagementApplication
-from partibus.atom.counts import Figures
+from partibus.atom.counts import EntityCounts
 from partibus.client.cbs import sas_token
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
@@ -67,13 +67,13 @@ class Answer:
 
 
 @dataclass
-class Figured:
-    """Figures that a test has set, by path."""
+class PresetCounts:
+    """Counts that a test has set, by path."""
 
-    by_path: dict[str, Figures] = field(default_factory=dict)
+    by_path: dict[str, EntityCounts] = field(default_factory=dict)
     asked: list[list[str]] = field(default_factory=list)
 
-    async def figures(self, records: Sequence[EntityRecord]) -> dict[int, Figures]:
+    async def entity_counts(self, records: Sequence[EntityRecord]) -> dict[int, EntityCounts]:
         self.asked.append([record.path for record in records])
         return {
             record.entity_id: self.by_path[record.path]
@@ -90,9 +90,9 @@ class ManagementBench:
         self.catalog = Catalog(None, profile=profile, clock=self.clock)
         ensure_root_policy(self.catalog, loopback_only=True)
         self.live = LocalNamespace(self.catalog)
-        self.figured = Figured()
+        self.counted = PresetCounts()
         self.application = ManagementApplication(
-            self.catalog, self.live, AccessControl(self.catalog), self.figured, self.clock
+            self.catalog, self.live, AccessControl(self.catalog), self.counted, self.clock
         )
 
     def token(

@@ -217,12 +217,12 @@ class MemoryOwnership:
             self._look()
             for lane in self._view.strays():
                 self._leases.release(self.node, lane)
-        self._view.tell(self.on_change)
+        self._view.notify(self.on_change)
 
     def _look(self) -> None:
         if not self.cut_off:
             self._view.looked(self._leases.table())
-            self._view.tell(self.on_change)
+            self._view.notify(self.on_change)
 
     def _set_timer(self) -> None:
         if self._later is not None:

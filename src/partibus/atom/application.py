@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partibus.atom.access import AUTHORIZATION, Permission
 from partibus.atom.catalog_view import CatalogView
-from partibus.atom.counts import FiguresSource
+from partibus.atom.counts import CountsSource
 from partibus.atom.documents import Caller, Page, feed_document
 from partibus.atom.error_mapping import (
     BodyTooLarge,
@@ -74,12 +74,12 @@ class ManagementApplication:
         catalog: Catalog,
         live: LiveNamespace,
         access: AccessControl,
-        figures: FiguresSource,
+        counts: CountsSource,
         clock: Clock,
     ) -> None:
         self._access = access
         self._clock = clock
-        self._view = CatalogView(catalog, figures, clock)
+        self._view = CatalogView(catalog, counts, clock)
         self._operations = Operations(catalog, live, self._view)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,7 +119,7 @@ class ManagementApplication:
             return Response(status_code=200, headers=_FRESH)
 
     async def _get(self, resource: Resource, request: Request, caller: Caller) -> Response:
-        if resource.sort in LISTS:
+        if resource.kind in LISTS:
             body = await self._view.list(resource, _page(request), caller)
             return Response(body, 200, _FRESH, _FEED)
         try:

@@ -8,11 +8,11 @@ the application, and by the operations for what they answer.
 from collections.abc import Sequence
 from typing import TypeVar
 
-from partibus.atom.counts import EMPTY, Figures, FiguresSource
+from partibus.atom.counts import EMPTY, CountsSource, EntityCounts
 from partibus.atom.descriptions import write_description
 from partibus.atom.documents import Caller, Entry, Page, entry_document, feed_document, moment
 from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
-from partibus.atom.resource import Resource, Sort, rule_path
+from partibus.atom.resource import Resource, ResourceKind, rule_path
 from partibus.atom.rules import write_rule
 from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
@@ -27,9 +27,9 @@ _Item = TypeVar("_Item")
 class CatalogView:
     """Read access to the namespace."""
 
-    def __init__(self, catalog: Catalog, figures: FiguresSource, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, counts: CountsSource, clock: Clock) -> None:
         self._catalog = catalog
-        self._figures = figures
+        self._counts = counts
         self._clock = clock
 
     # --- finding --------------------------------------------------------------------------
@@ -55,29 +55,29 @@ class CatalogView:
 
     async def show(self, resource: Resource, caller: Caller) -> str:
         """One resource as a document."""
-        if resource.sort is Sort.NAMESPACE:
+        if resource.kind is ResourceKind.NAMESPACE:
             return entry_document(self._namespace(caller.namespace_name), caller)
-        if resource.sort is Sort.RULE:
+        if resource.kind is ResourceKind.RULE:
             record, spec = self.subscription(resource)
             rule = find_rule(spec, resource.rule)
             if rule is None:
                 raise EntityNotFound.named(resource.path)
             return self.rule_document(record, rule, caller)
         record = self.entity(resource)
-        figures = await self._figures.figures([record])
-        return self.document(record, caller, figures.get(record.entity_id, EMPTY))
+        counts = await self._counts.entity_counts([record])
+        return self.document(record, caller, counts.get(record.entity_id, EMPTY))
 
-    def document(self, record: EntityRecord, caller: Caller, figures: Figures = EMPTY) -> str:
+    def document(self, record: EntityRecord, caller: Caller, counts: EntityCounts = EMPTY) -> str:
         """An entity as a document; a new one is empty."""
-        return entry_document(self._entry(record, figures, caller), caller)
+        return entry_document(self._entry(record, counts, caller), caller)
 
     def rule_document(self, record: EntityRecord, rule: RuleSpec, caller: Caller) -> str:
         """A rule as a document."""
         return entry_document(_rule_entry(record, rule), caller)
 
-    def _entry(self, record: EntityRecord, figures: Figures, caller: Caller) -> Entry:
+    def _entry(self, record: EntityRecord, counts: EntityCounts, caller: Caller) -> Entry:
         spec = record.spec
-        facts = common_facts(record, figures, self._catalog.policies(record.path), caller)
+        facts = common_facts(record, counts, self._catalog.policies(record.path), caller)
         if not isinstance(spec, SubscriptionSpec):
             facts |= sized_facts(spec, self._catalog.profile, caller)
         if isinstance(spec, TopicSpec):
@@ -98,7 +98,7 @@ class CatalogView:
 
     async def list(self, resource: Resource, page: Page, caller: Caller) -> str:
         """A page of a list: rules by name (FLT-12), entities in the order of creation."""
-        if resource.sort is Sort.RULES:
+        if resource.kind is ResourceKind.RULES:
             record, spec = self.subscription(resource)
             shown_rules = _cut(rules_by_name(spec), page)
             entries = [_rule_entry(record, rule) for rule in shown_rules]
@@ -106,18 +106,17 @@ class CatalogView:
         else:
             records = self._listed(resource)
             shown = _cut(records, page)
-            figures = await self._figures.figures(shown)
+            counts = await self._counts.entity_counts(shown)
             entries = [
-                self._entry(record, figures.get(record.entity_id, EMPTY), caller)
-                for record in shown
+                self._entry(record, counts.get(record.entity_id, EMPTY), caller) for record in shown
             ]
             has_more = len(records) > page.skip + page.top
         return feed_document(resource.path, entries, page, has_more, caller, self._clock.now_ms())
 
     def _listed(self, resource: Resource) -> Sequence[EntityRecord]:
-        if resource.sort is Sort.SUBSCRIPTIONS:
+        if resource.kind is ResourceKind.SUBSCRIPTIONS:
             return self._catalog.subscriptions(self.topic(resource).path)
-        kind = EntityKind.QUEUE if resource.sort is Sort.QUEUES else EntityKind.TOPIC
+        kind = EntityKind.QUEUE if resource.kind is ResourceKind.QUEUES else EntityKind.TOPIC
         return self._catalog.entities(kind)
 
 

@@ -12,7 +12,7 @@ from partibus.control.record import EntityRecord
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Figures:
+class EntityCounts:
     """The counts of an entity, summed over its fragments (CNT-3, CNT-4, SEED-61)."""
 
     active: int = 0  # ready and locked
@@ -37,12 +37,12 @@ class Figures:
         )
 
 
-EMPTY: Final = Figures()
+EMPTY: Final = EntityCounts()
 
 
-class FiguresSource(Protocol):
+class CountsSource(Protocol):
     """Asks all workers."""
 
-    async def figures(self, records: Sequence[EntityRecord]) -> Mapping[int, Figures]:
+    async def entity_counts(self, records: Sequence[EntityRecord]) -> Mapping[int, EntityCounts]:
         """The counts of each entity by its id."""
         ...

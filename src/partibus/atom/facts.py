@@ -7,7 +7,7 @@ counts and policies are arguments. Called by the operations.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from partibus.atom.counts import Figures
+from partibus.atom.counts import EntityCounts
 from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
 from partibus.atom.documents import NEVER, Caller, moment
 from partibus.atom.markup import COUNTS, branch, leaf
@@ -30,20 +30,20 @@ _FILTER_COUNTS: Final = "2024-05"
 
 
 def common_facts(
-    record: EntityRecord, figures: Figures, policies: Sequence[AccessPolicy], caller: Caller
+    record: EntityRecord, counts: EntityCounts, policies: Sequence[AccessPolicy], caller: Caller
 ) -> dict[str, str]:
     """Elements that any kind of entity may have; the order of its kind picks from them."""
     created, updated = moment(record.created_ms), moment(record.updated_ms)
-    availability = "Available" if figures.is_whole else "Limited"  # SEED-62
+    availability = "Available" if counts.is_whole else "Limited"  # SEED-62
     facts = {
-        "SizeInBytes": leaf("SizeInBytes", str(figures.size_bytes)),
-        "MessageCount": leaf("MessageCount", str(figures.total)),
+        "SizeInBytes": leaf("SizeInBytes", str(counts.size_bytes)),
+        "MessageCount": leaf("MessageCount", str(counts.total)),
         "IsAnonymousAccessible": leaf("IsAnonymousAccessible", "false"),
         "AuthorizationRules": write_policies(policies, created, updated),
         "CreatedAt": leaf("CreatedAt", created),
         "UpdatedAt": leaf("UpdatedAt", updated),
         "AccessedAt": leaf("AccessedAt", NEVER),
-        "CountDetails": _count_details(record, figures),
+        "CountDetails": _count_details(record, counts),
         "EntityAvailabilityStatus": leaf("EntityAvailabilityStatus", availability),
     }
     spec = record.spec
@@ -90,17 +90,17 @@ def topic_facts(
     return facts
 
 
-def _count_details(record: EntityRecord, figures: Figures) -> str:
-    counts: Mapping[str, int] = {
+def _count_details(record: EntityRecord, counts: EntityCounts) -> str:
+    elements: Mapping[str, int] = {
         # A topic keeps nothing for receivers, so nothing of it is active (CNT-2).
-        "ActiveMessageCount": 0 if isinstance(record.spec, TopicSpec) else figures.active,
-        "DeadLetterMessageCount": figures.dead_letter,
-        "ScheduledMessageCount": figures.scheduled,
-        "TransferMessageCount": figures.transfer,
-        "TransferDeadLetterMessageCount": figures.transfer_dead_letter,
+        "ActiveMessageCount": 0 if isinstance(record.spec, TopicSpec) else counts.active,
+        "DeadLetterMessageCount": counts.dead_letter,
+        "ScheduledMessageCount": counts.scheduled,
+        "TransferMessageCount": counts.transfer,
+        "TransferDeadLetterMessageCount": counts.transfer_dead_letter,
     }
     # The JavaScript client learns the prefix from this element (amqp-contract 12.5).
-    leaves = (leaf(f"d2p1:{name}", str(count)) for name, count in counts.items())
+    leaves = (leaf(f"d2p1:{name}", str(count)) for name, count in elements.items())
     return branch("CountDetails", leaves, {"xmlns:d2p1": COUNTS})
 
 

@@ -17,7 +17,7 @@ from partibus.atom.documents import Caller
 from partibus.atom.error_mapping import MethodNotAllowed
 from partibus.atom.policies import read_policies
 from partibus.atom.reading import Description
-from partibus.atom.resource import Resource, Sort
+from partibus.atom.resource import Resource, ResourceKind
 from partibus.atom.rules import DEFAULT_RULE, read_rule
 from partibus.control.catalog import Catalog
 from partibus.control.live import LiveNamespace
@@ -61,9 +61,9 @@ class Operations:
         caller: Caller,
     ) -> str:
         """Create or replace the resource; returns its new state."""
-        if resource.sort is Sort.RULE:
+        if resource.kind is ResourceKind.RULE:
             return await self._put_rule(resource, description, is_update, caller)
-        if resource.sort not in (Sort.ENTITY, Sort.SUBSCRIPTION):
+        if resource.kind not in (ResourceKind.ENTITY, ResourceKind.SUBSCRIPTION):
             raise MethodNotAllowed(f"'{resource.path}' is read-only.")
         spec = self._with_asked_size(self._read(resource, description, is_update))
         if not is_update:
@@ -80,9 +80,9 @@ class Operations:
 
     async def delete(self, resource: Resource) -> None:
         """Delete the resource."""
-        if resource.sort is Sort.RULE:
+        if resource.kind is ResourceKind.RULE:
             await self._delete_rule(resource)
-        elif resource.sort in (Sort.ENTITY, Sort.SUBSCRIPTION):
+        elif resource.kind in (ResourceKind.ENTITY, ResourceKind.SUBSCRIPTION):
             await self._live.delete(resource.entity_path)
         else:
             raise MethodNotAllowed(f"'{resource.path}' is read-only.")
@@ -90,7 +90,7 @@ class Operations:
     # --- entities -------------------------------------------------------------------------
 
     def _read(self, resource: Resource, description: Description, is_update: bool) -> EntitySpec:
-        is_subscription = resource.sort is Sort.SUBSCRIPTION
+        is_subscription = resource.kind is ResourceKind.SUBSCRIPTION
         kinds = (
             (EntityKind.SUBSCRIPTION,) if is_subscription else (EntityKind.QUEUE, EntityKind.TOPIC)
         )

@@ -16,7 +16,7 @@ _SUBSCRIPTIONS: Final = "subscriptions"
 _RULES: Final = "rules"
 
 
-class Sort(Enum):
+class ResourceKind(Enum):
     """The kinds of resource."""
 
     NAMESPACE = auto()
@@ -29,15 +29,20 @@ class Sort(Enum):
     RULE = auto()
 
 
-LISTS: Final = (Sort.QUEUES, Sort.TOPICS, Sort.SUBSCRIPTIONS, Sort.RULES)
-_COLLECTIONS: Final = {"queues": Sort.QUEUES, "topics": Sort.TOPICS}
+LISTS: Final = (
+    ResourceKind.QUEUES,
+    ResourceKind.TOPICS,
+    ResourceKind.SUBSCRIPTIONS,
+    ResourceKind.RULES,
+)
+_COLLECTIONS: Final = {"queues": ResourceKind.QUEUES, "topics": ResourceKind.TOPICS}
 
 
 @dataclass(slots=True, frozen=True)
 class Resource:
     """A parsed path; `entity` is the queue or topic, `path` all of it as received."""
 
-    sort: Sort
+    kind: ResourceKind
     path: str
     entity: str = ""
     subscription: str = ""
@@ -72,7 +77,7 @@ def parse_resource(raw_path: bytes) -> Resource:
     parts = path.split("/")
     words = [part.lower() for part in parts]
     if words == ["$namespaceinfo"]:
-        return Resource(Sort.NAMESPACE, path)
+        return Resource(ResourceKind.NAMESPACE, path)
     if len(words) == 2 and words[0] == "$resources" and words[1] in _COLLECTIONS:
         return Resource(_COLLECTIONS[words[1]], path)
     return _below_an_entity(path, parts, words)
@@ -80,11 +85,11 @@ def parse_resource(raw_path: bytes) -> Resource:
 
 def _below_an_entity(path: str, parts: list[str], words: list[str]) -> Resource:
     if len(words) > 4 and words[-2] == _RULES and words[-4] == _SUBSCRIPTIONS:
-        return Resource(Sort.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1])
+        return Resource(ResourceKind.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1])
     if len(words) > 3 and words[-1] == _RULES and words[-3] == _SUBSCRIPTIONS:
-        return Resource(Sort.RULES, path, "/".join(parts[:-3]), parts[-2])
+        return Resource(ResourceKind.RULES, path, "/".join(parts[:-3]), parts[-2])
     if len(words) > 2 and words[-2] == _SUBSCRIPTIONS:
-        return Resource(Sort.SUBSCRIPTION, path, "/".join(parts[:-2]), parts[-1])
+        return Resource(ResourceKind.SUBSCRIPTION, path, "/".join(parts[:-2]), parts[-1])
     if len(words) > 1 and words[-1] == _SUBSCRIPTIONS:
-        return Resource(Sort.SUBSCRIPTIONS, path, "/".join(parts[:-1]))
-    return Resource(Sort.ENTITY, path, path)
+        return Resource(ResourceKind.SUBSCRIPTIONS, path, "/".join(parts[:-1]))
+    return Resource(ResourceKind.ENTITY, path, path)

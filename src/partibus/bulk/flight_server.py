@@ -50,7 +50,7 @@ Sifted = tuple[pa.RecordBatch, pa.Buffer]
 Put = asked.PutRequest | asked.StagedPutRequest
 
 
-class Doorkeeper(Protocol):
+class AccessCheck(Protocol):
     """Decides whether a token is valid."""
 
     def admit(self, token: str) -> None:
@@ -109,20 +109,20 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         loop: asyncio.AbstractEventLoop,
         service: BulkService,
         staging: StagingService,
-        doorkeeper: Doorkeeper,
+        access: AccessCheck,
         memory: MemoryAccount,
         certificates: list[tuple[bytes, bytes]] | None = None,
     ) -> None:
         super().__init__(
             location,
             tls_certificates=certificates or [],
-            middleware={_MIDDLEWARE: TokenFactory(doorkeeper.admit)},
+            middleware={_MIDDLEWARE: TokenFactory(access.admit)},
         )
         self._loop = loop
         self._service = service
         self._staging = staging
         self._memory = memory
-        self._authorize = doorkeeper.authorize
+        self._authorize = access.authorize
         self._actions: dict[str, Action] = {
             "status": Action(asked.StatusRequest, Rights.LISTEN, service.status),
             "plan": Action(asked.PlanRequest, Rights.LISTEN, service.plan),
@@ -282,19 +282,19 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                     return
                 coming = self._read(reading, ticket, messages[-1].sequence + 1)
                 yield messages, bodies
-                self._tell(partial(reading.taken, held_bytes(bodies)))
+                self._notify(partial(reading.taken, held_bytes(bodies)))
         finally:
-            self._tell(reading.end)
+            self._notify(reading.end)
 
     def _read(self, reading: Reading, ticket: asked.Ticket, first: int) -> "Future[Messages]":
         read = partial(self._service.read, ticket, first)
         batch = reading.batch(read, ticket.max_bytes_per_batch)
         return asyncio.run_coroutine_threadsafe(batch, self._loop)
 
-    def _tell(self, news: Callable[[], None]) -> None:
+    def _notify(self, call: Callable[[], None]) -> None:
         """Notify the loop; ignored when it is closed."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(news)
+            self._loop.call_soon_threadsafe(call)
 
 
 def _put_answer(count: int, duplicate_count: int, refusals: dict[int, BusError]) -> Fields:

@@ -42,7 +42,7 @@ _VALUE: Final = bytes((0x00, 0x53, AMQP_VALUE))
 IN_DOUBT_CONDITION: Final = "amqp:transaction:timeout"
 
 
-class Fate(Enum):
+class TransactionOutcome(Enum):
     """The outcome of a transaction."""
 
     OPEN = "open"
@@ -78,7 +78,7 @@ class Move:
     sender: "AnsweredSender | None"
     """None only completes the message."""
     payload: bytes = b""
-    fate: Fate = Fate.OPEN
+    outcome: TransactionOutcome = TransactionOutcome.OPEN
     error: RemoteError | None = None
 
 
@@ -195,7 +195,9 @@ class TransactedLinks:
             refused = next((part for part in parts if not part.is_taken), None)
             if refused is not None:
                 move.error = refused.error("The bus refused a part of a transaction")
-            move.fate = Fate.IN_DOUBT if refused is None else Fate.ROLLED_BACK
+            move.outcome = (
+                TransactionOutcome.IN_DOUBT if refused is None else TransactionOutcome.ROLLED_BACK
+            )
             discharges.append(await self._control.put(_discharge(txn_id, refused is not None)))
         await self._control.answered()
         for move, answer in zip(moves, discharges, strict=True):
@@ -228,14 +230,14 @@ class TransactedLinks:
 
 def _note(move: Move, answer: Answer) -> None:
     """Record the answer to a discharge."""
-    if move.fate is not Fate.IN_DOUBT:
+    if move.outcome is not TransactionOutcome.IN_DOUBT:
         return
     if isinstance(answer.state, Accepted):
-        move.fate = Fate.COMMITTED
+        move.outcome = TransactionOutcome.COMMITTED
         return
     move.error = answer.error("The bus did not commit a transaction")
     if move.error.condition != IN_DOUBT_CONDITION:
-        move.fate = Fate.ROLLED_BACK
+        move.outcome = TransactionOutcome.ROLLED_BACK
 
 
 def _declare() -> bytes:

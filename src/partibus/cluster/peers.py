@@ -24,7 +24,7 @@ from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
 from partibus.cluster.rows import LANES, PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
-from partibus.cluster.transport import PeerDoor
+from partibus.cluster.transport import PeerListener
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
 from partibus.fragment.broker import Broker, Scheduler
@@ -70,8 +70,8 @@ class Peers:
         self._heard_from: dict[int, asyncio.Event] = {}
         """Set by the greeting of a worker, which is reachable at that moment."""
         self.transport = self.membership.transport
-        self._door: PeerDoor | None = None
-        self._guests: dict[Guest, None] = {}
+        self._listener: PeerListener | None = None
+        self._inbound: dict[InboundPeer, None] = {}
         self._callers: dict[Caller, None] = {}
         self._brokers: Mapping[int, Broker] = {}
         self._on_store: Callable[[], None] | None = None
@@ -127,7 +127,7 @@ class Peers:
     async def start(self) -> None:
         """Admit the others, and wait until requests work in both directions, but not forever. A
         worker that others cannot reach would serve clients and miss changes of the catalog."""
-        self._door = await self.transport.listen(self.loop, lambda: Guest(self).channel)
+        self._listener = await self.transport.listen(self.loop, lambda: InboundPeer(self).channel)
         self.membership.watch(self._follow)
         for far in self._far.values():
             self._reach(far)
@@ -152,27 +152,27 @@ class Peers:
             if number not in self._far:
                 self._reach(self._know(number))
         self.count_connected()  # those that left are not waited for
-        for guest in list(self._guests):  # admitted before this node had read who has its number
-            if not self.membership.is_member(guest.worker, guest.channel.certificate):
-                guest.channel.abort()
+        for inbound in list(self._inbound):  # admitted before this node had read who has its number
+            if not self.membership.is_member(inbound.worker, inbound.channel.certificate):
+                inbound.channel.abort()
 
     def _see_off(self, number: int) -> None:
         """One that left, or hangs: nothing more is delivered to its receivers."""
-        for guest in [guest for guest in self._guests if guest.worker == number]:
-            guest.channel.abort()
+        for inbound in [inbound for inbound in self._inbound if inbound.worker == number]:
+            inbound.channel.abort()
 
     def serve_lanes(self, lanes: Mapping[int, int]) -> None:
         """Report to the others which lanes are served here, by their epochs, and the states of
         their stores: one that was down may have been opened again."""
         self._own_lanes = dict(lanes)
-        for guest in self._guests:
-            guest.channel.post(self._stores_row(), ROW_BYTES)
-            guest.channel.post(self._lanes_row(), ROW_BYTES)
+        for inbound in self._inbound:
+            inbound.channel.post(self._stores_row(), ROW_BYTES)
+            inbound.channel.post(self._lanes_row(), ROW_BYTES)
 
     def let_go(self, fragment_ids: Collection[int]) -> None:
         """These fragments are no longer served here: nothing of them is sent to the others."""
-        for guest in self._guests:
-            guest.let_go(fragment_ids)
+        for inbound in self._inbound:
+            inbound.let_go(fragment_ids)
 
     def _lanes_row(self) -> Row:
         return (LANES, 0, list(self._own_lanes.items()))
@@ -189,13 +189,13 @@ class Peers:
 
     def others_are_quiet(self) -> bool:
         """Whether all connected ones have announced that; only then may this one stop serving."""
-        return all(guest.is_quiet for guest in self._guests)
+        return all(inbound.is_quiet for inbound in self._inbound)
 
     def stop_serving(self) -> None:
         """Accept no more requests; earlier ones are still answered."""
         self.is_serving = False
-        for guest in self._guests:
-            guest.channel.pause_reading()
+        for inbound in self._inbound:
+            inbound.channel.pause_reading()
 
     async def close(self) -> None:
         """Send the last answers and disconnect."""
@@ -204,10 +204,10 @@ class Peers:
         for connector in connectors:
             connector.cancel()
         await asyncio.gather(*connectors, return_exceptions=True)
-        if self._door is not None:
-            self._door.close()
-        for guest in list(self._guests):
-            guest.channel.close()
+        if self._listener is not None:
+            self._listener.close()
+        for inbound in list(self._inbound):
+            inbound.channel.close()
 
     def lost_workers(self) -> list[int]:
         """Workers that do not answer now."""
@@ -238,29 +238,29 @@ class Peers:
 
     def count_connected(self) -> None:
         """One more is connected, in one direction."""
-        asking = {guest.worker for guest in self._guests}
+        asking = {inbound.worker for inbound in self._inbound}
         if not self.lost_workers() and asking.issuperset(self.membership.others):
             self._all_connected.set()
 
     # --- from the others --------------------------------------------------------------------
 
-    def make_host(self, guest: "Guest") -> Host:
+    def make_host(self, inbound: "InboundPeer") -> Host:
         """Serve a worker that has greeted."""
-        host = Host(guest.channel, self.find, self._answer, self._store_facts)
-        self._guests[guest] = None
-        if guest.worker in self._heard_from:
-            self._heard_from[guest.worker].set()
+        host = Host(inbound.channel, self.find, self._answer, self._store_facts)
+        self._inbound[inbound] = None
+        if inbound.worker in self._heard_from:
+            self._heard_from[inbound.worker].set()
         self.count_connected()
-        guest.channel.post(self._stores_row(), ROW_BYTES)
+        inbound.channel.post(self._stores_row(), ROW_BYTES)
         if self.lanes is not None:
-            guest.channel.post(self._lanes_row(), ROW_BYTES)
+            inbound.channel.post(self._lanes_row(), ROW_BYTES)
         if not self.is_serving:
-            guest.channel.pause_reading()
+            inbound.channel.pause_reading()
         return host
 
-    def forget(self, guest: "Guest") -> None:
+    def forget(self, inbound: "InboundPeer") -> None:
         """A worker that sent requests is gone."""
-        self._guests.pop(guest, None)
+        self._inbound.pop(inbound, None)
 
     def _stores_row(self) -> Row:
         brokers = self._brokers.items()
@@ -270,8 +270,8 @@ class Peers:
         return [(number, broker.store.live_bytes) for number, broker in self._brokers.items()]
 
     def _store_changed(self, _state: StoreState) -> None:
-        for guest in self._guests:
-            guest.channel.post(self._stores_row(), ROW_BYTES)
+        for inbound in self._inbound:
+            inbound.channel.post(self._stores_row(), ROW_BYTES)
         if self._on_store is not None:
             self._on_store()
 
@@ -414,7 +414,7 @@ class Caller:
             self._over.set_result(None)
 
 
-class Guest:
+class InboundPeer:
     """A connection on which another worker sends requests."""
 
     def __init__(self, peers: Peers) -> None:

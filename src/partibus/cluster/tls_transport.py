@@ -17,7 +17,7 @@ from typing import Final
 
 from partibus.cluster.channel import PeerChannel
 from partibus.cluster.peer_certificates import PeerCertificates
-from partibus.cluster.transport import PeerDoor
+from partibus.cluster.transport import PeerListener
 from partibus.domain.errors import ConfigError
 
 HANDSHAKE_S: Final = 5.0
@@ -48,8 +48,8 @@ class TlsTransport:
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
-    ) -> PeerDoor:
-        return _TlsDoor(loop, self._sock, self._certificates, make, self._refusals)
+    ) -> PeerListener:
+        return _TlsListener(loop, self._sock, self._certificates, make, self._refusals)
 
     async def connect(
         self, loop: asyncio.AbstractEventLoop, number: int, channel: PeerChannel
@@ -112,7 +112,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 
 @dataclass(eq=False)
-class _TlsDoor:
+class _TlsListener:
     """Accepts connections and admits nodes with a certificate of the cluster."""
 
     loop: asyncio.AbstractEventLoop
@@ -172,16 +172,16 @@ class Refusals:
     keeps trying."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def note(self, what: str, error: OSError) -> None:
         """A connection was refused."""
         reason = _reason(error)
-        if self._told.get(what) == reason:
+        if self._logged.get(what) == reason:
             return
-        if len(self._told) >= REFUSALS_MAX:
-            self._told.clear()
-        self._told[what] = reason
+        if len(self._logged) >= REFUSALS_MAX:
+            self._logged.clear()
+        self._logged[what] = reason
         log.error("%s: %s", what, reason)
 
 

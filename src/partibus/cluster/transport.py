@@ -14,7 +14,7 @@ from typing import Protocol
 from partibus.cluster.channel import PeerChannel
 
 
-class PeerDoor(Protocol):
+class PeerListener(Protocol):
     """What admits the other processes."""
 
     def close(self) -> None:
@@ -27,7 +27,7 @@ class PeerTransport(Protocol):
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
-    ) -> PeerDoor:
+    ) -> PeerListener:
         """Admit the others; each gets a separate channel."""
         ...
 
@@ -47,7 +47,7 @@ class UnixTransport:
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
-    ) -> PeerDoor:
+    ) -> PeerListener:
         path = self._path(self._number)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

@@ -19,7 +19,7 @@ from partibus.control.catalog_database import CatalogDatabase
 from partibus.control.catalog_identity import IdentityRows
 from partibus.control.catalog_rows import CatalogRows
 from partibus.control.catalog_sealed import SealedCatalog
-from partibus.control.change_log import News
+from partibus.control.change_log import NewChanges
 from partibus.control.differences import differences, policy_differences
 from partibus.control.entity_index import EntityIndex
 from partibus.control.placement import StoreLoads, UnknownLoads, choose_stores
@@ -377,7 +377,7 @@ class Catalog:
         if pending:
             self.generation = generation
             self._dropped.clear()
-        self._tell(pending)
+        self._notify(pending)
 
     def _undo(self, changes: Sequence[Change]) -> None:
         """Return to what is on disk: the changes were not made."""
@@ -399,30 +399,30 @@ class Catalog:
         try:
             with self._database.snapshot():
                 self._apply_fixed()
-                news = self._database.changes.news()
-                changes = self._read_all_anew() if news is None else self._read_news(news)
+                new = self._database.changes.new_changes()
+                changes = self._read_all_anew() if new is None else self._read_new(new)
         except BaseException:
             self._database.look_again()
             raise
-        self._tell(changes)
+        self._notify(changes)
         return changes
 
-    def _read_news(self, news: News) -> list[Change]:
+    def _read_new(self, new: NewChanges) -> list[Change]:
         """Read what the log names; entities first, since their policies belong to them."""
-        before = [r for r in map(self._entities.by_id, news.entity_ids) if r is not None]
-        after = [r for number in news.entity_ids for r in self._read_entities(number)]
+        before = [r for r in map(self._entities.by_id, new.entity_ids) if r is not None]
+        after = [r for number in new.entity_ids for r in self._read_entities(number)]
         changes = list(differences(before, after))
         for change in changes:
             if change.after is not None:
                 self._entities.put(change.after)
             elif change.before is not None:
                 self._forget(change.before)
-        policies = {scope: dict(self._policies.of_scope(scope)) for scope in news.scopes}
-        for scope in news.scopes:
+        policies = {scope: dict(self._policies.of_scope(scope)) for scope in new.scopes}
+        for scope in new.scopes:
             self._read_policies(scope)
-        found = {scope: self._policies.of_scope(scope) for scope in news.scopes}
-        if news.last != self._database.changes.seen:
-            self._database.changes.seen = news.last
+        found = {scope: self._policies.of_scope(scope) for scope in new.scopes}
+        if new.last != self._database.changes.seen:
+            self._database.changes.seen = new.last
             self.generation = self._database.identity.generation()
         return [*changes, *policy_differences(policies, found)]
 
@@ -435,7 +435,7 @@ class Catalog:
             *policy_differences(policies.scopes, self._policies.scopes),
         ]
 
-    def _tell(self, changes: Iterable[Change]) -> None:
+    def _notify(self, changes: Iterable[Change]) -> None:
         for change in changes:
             for listener in tuple(self._listeners):
                 listener(change)

@@ -258,7 +258,7 @@ class CatalogDatabase(CatalogRows):
         return bool(version != before)
 
     def look_again(self) -> None:
-        """The news could not be processed: it stays new."""
+        """The new changes could not be processed: they stay new."""
         self._version = 0
 
     def _insert(self, query: LiteralString, values: Row, key: LiteralString) -> int:

@@ -81,7 +81,7 @@ class CatalogRows(ABC):
 
     @abstractmethod
     def look_again(self) -> None:
-        """The news could not be processed: it stays new."""
+        """The new changes could not be processed: they stay new."""
 
     @abstractmethod
     def copy_to(self, file: Path) -> None:

@@ -35,7 +35,7 @@ Run = Callable[..., Found]
 """Run a statement in SQLite's words, with its values."""
 
 
-class News(NamedTuple):
+class NewChanges(NamedTuple):
     """What has changed, up to a number: entities by id, oldest first, and scopes of policies."""
 
     last: int
@@ -65,7 +65,7 @@ class ChangeRows(ABC):
         rows = self._read("SELECT coalesce(max(change_id), 0) FROM main.change")
         return int(rows[0][0]) if rows else 0
 
-    def news(self) -> News | None:
+    def new_changes(self) -> NewChanges | None:
         """What has changed since `seen`; None when that is no longer known. The caller then sets
         `seen` to its last number."""
         rows = self._read(
@@ -73,7 +73,7 @@ class ChangeRows(ABC):
             " ORDER BY change_id",
             (self.seen,),
         )
-        return None if rows is None else news_of(rows, self.seen)
+        return None if rows is None else changes_of(rows, self.seen)
 
     @abstractmethod
     def _note(self, entity_id: int | None, scope: str | None) -> None:
@@ -111,13 +111,13 @@ class ChangeLog(ChangeRows):
             return None
 
 
-def news_of(rows: Sequence[tuple[int, int | None, str | None]], seen: int) -> News | None:
+def changes_of(rows: Sequence[tuple[int, int | None, str | None]], seen: int) -> NewChanges | None:
     """The changes in the rows after `seen`; None when some of them are no longer kept."""
     if not rows:
-        return News(seen, (), ())
+        return NewChanges(seen, (), ())
     if rows[0][0] != seen + 1:
         return None
-    return News(
+    return NewChanges(
         rows[-1][0],
         sorted({entity_id for _, entity_id, _ in rows if entity_id is not None}),
         list(dict.fromkeys(scope for _, _, scope in rows if scope is not None)),

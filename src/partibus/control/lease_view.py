@@ -32,7 +32,7 @@ EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
 class LeaseView:
     """The leases as a node sees them; `node` is 0 while it has not joined."""
 
-    __slots__ = ("_clock", "_held", "_is_read", "_renewed_ms", "_table", "_told", "_wanted", "node")
+    __slots__ = ("_clock", "_held", "_is_read", "_last", "_renewed_ms", "_table", "_wanted", "node")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class LeaseView:
         self._held: frozenset[int] = frozenset()
         self._renewed_ms: int | None = None
         self._wanted: frozenset[int] = frozenset()
-        self._told: object = None
+        self._last: object = None
 
     # --- what the node asks -------------------------------------------------------------
 
@@ -126,11 +126,11 @@ class LeaseView:
         )
         self._wanted = decision.get(self.node, frozenset())
 
-    def tell(self, listener: Callable[[], None] | None) -> None:
+    def notify(self, listener: Callable[[], None] | None) -> None:
         """Call the listener if anything visible to it has changed since the last call."""
         table, serves = self._table, self.serve_ms_left() > 0
-        news = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted, serves)
-        if news != self._told:
-            self._told = news
+        state = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted, serves)
+        if state != self._last:
+            self._last = state
             if listener is not None:
                 listener()

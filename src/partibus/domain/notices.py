@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from partibus.domain.errors import BusError
-from partibus.domain.happenings import HAPPENINGS
+from partibus.domain.event_log import EVENT_LOG
 
 LINES_MAX: Final = 20
 """Per kind of refusal within WINDOW_S; the rest is counted."""
@@ -63,7 +63,7 @@ def refused(kind: str, error: BusError, **facts: object) -> None:
         if suppressed:
             reported["suppressed"] = suppressed
         _refusals.warning("%s: %s", kind, text, extra={"facts": reported})
-        HAPPENINGS.note("refused", what=kind, text=text, **reported)
+        EVENT_LOG.note("refused", what=kind, text=text, **reported)
 
 
 def note_change(who: str, what: str, where: str, error: BusError | None) -> None:

@@ -58,7 +58,7 @@ class Courier:
         """Parcels without a destination whose return is not durable yet; none is collected
         meanwhile, since a new destination must not see higher numbers first."""
         self._delivered: list[int] = []
-        self._is_telling = False
+        self._is_reporting = False
         self.buffered_bytes = 0
         self.is_stopped = False
 
@@ -204,7 +204,7 @@ class Courier:
             command = outbox.Redirect(port, numbers, outcome.path)
         else:
             overlay = None if outcome.reason is None else outcome.reason.overlay()
-            command = outbox.BringBack(port, numbers, outcome.subqueue, overlay)
+            command = outbox.ReturnParcels(port, numbers, outcome.subqueue, overlay)
         self.fragment.submit(command)
 
     def _return_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
@@ -226,24 +226,24 @@ class Courier:
     def delivered(self, numbers: list[int]) -> None:
         """Parcels are durable at their destination: the outbox may drop them."""
         self._delivered += numbers
-        self._tell()
+        self._report_delivered()
         self.collect()
 
-    def _tell(self) -> None:
-        if self._delivered and not self._is_telling:
-            self._is_telling = True
+    def _report_delivered(self) -> None:
+        if self._delivered and not self._is_reporting:
+            self._is_reporting = True
             numbers, self._delivered = self._delivered, []
-            port = Reply(lambda _: self._told([]), partial(self._told, numbers))
+            port = Reply(lambda _: self._reported([]), partial(self._reported, numbers))
             self.fragment.submit(outbox.Forwarded(port, numbers))
 
-    def _told(self, untold: list[int]) -> None:
+    def _reported(self, unreported: list[int]) -> None:
         """The outbox has dropped parcels; after a failure the report is repeated."""
-        self._is_telling = False
-        self._delivered += untold
-        if untold:
-            self.later(RETRY_MS, self._tell)
+        self._is_reporting = False
+        self._delivered += unreported
+        if unreported:
+            self.later(RETRY_MS, self._report_delivered)
         else:
-            self._tell()
+            self._report_delivered()
 
     def refetch(self, leg: Leg, numbers: list[int]) -> None:
         """Read parcels again whose bodies a leg has dropped."""

@@ -20,7 +20,7 @@ from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.gateway.namespace import Entity, too_large
 from partibus.gateway.router import fragment_of
 from partibus.message.envelope import hops_of
-from partibus.message.forwarded import HOPS_MAX, Journey, to_forwarded
+from partibus.message.forwarded import HOPS_MAX, Hop, to_forwarded
 
 ADDED_BYTES_MAX: Final = 128
 """What the bus itself adds to a message that is stored and forwarded: its envelope, and an id. A
@@ -58,7 +58,7 @@ class ParcelPacker:
         """The parcel as the destination will store it, or why it will not."""
         try:
             identified = self._is_identified(parcel, entity)
-            message = to_forwarded(body, self._journey(parcel), identified)
+            message = to_forwarded(body, self._hop(parcel), identified)
             refusal = refusal_of(body, message, entity)
         except DecodeError as cause:
             message = NewMessage(body, -1)
@@ -74,13 +74,13 @@ class ParcelPacker:
             return False
         return entity.spec.requires_duplicate_detection
 
-    def _journey(self, parcel: Parcel) -> Journey:
+    def _hop(self, parcel: Parcel) -> Hop:
         held = parcel.held
         sequence = client_sequence(self._index, held.sequence)
         if parcel.purpose is Purpose.TRANSFER:
             sequence = 0
         source = self._path if parcel.purpose is Purpose.DEAD_LETTER else None
-        return Journey(sequence, held.overlay, source)
+        return Hop(sequence, held.overlay, source)
 
     def fragment_for(self, item: Item, entity: Entity) -> Fragment:
         """The fragment of the destination, always the same one."""

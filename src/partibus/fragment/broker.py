@@ -26,7 +26,7 @@ from partibus.fragment.effects import (
     Effects,
     Failed,
     Found,
-    Glance,
+    PeekedMessage,
     Shown,
     StateFound,
 )
@@ -114,7 +114,7 @@ class Broker:
         self._held_back: list[Effect] = []
         """Effects behind a delivery whose bodies are still being read: order is kept."""
         self.damage = Damage()
-        self.retell: Callable[[BusError], None] = _as_it_is
+        self.hide_place: Callable[[BusError], None] = _as_it_is
         """Turns an error of the store into a text for clients, which must not contain paths."""
 
     # --- start and end ------------------------------------------------------------------
@@ -299,7 +299,7 @@ class Broker:
         self._appends_under_way -= 1
         if error is not None:
             self.marks.not_written()
-            self.retell(error)
+            self.hide_place(error)
         now_ms = self._clock.now_ms()
         out = Effects()
         following: list[tuple[Machine, Change]] = []
@@ -388,11 +388,11 @@ class Broker:
         """A message that cannot be read is never skipped silently."""
         is_damaged = self.damage.note(effect.messages, error)
         _log.error("cannot read a stored message: %s (%s)", error.text, error.tracking_id)
-        self.retell(error)
+        self.hide_place(error)
         if isinstance(effect, Shown) and is_damaged:
-            for glance in effect.glances():
-                self._read(glance)
-        elif isinstance(effect, Glance):
+            for message in effect.peeked_messages():
+                self._read(message)
+        elif isinstance(effect, PeekedMessage):
             effect.unreadable(error, is_damaged)
         elif isinstance(effect, Found | StateFound):
             effect.free(self.store.release)

@@ -259,11 +259,11 @@ class Shown(Found):
 
     __slots__ = ()
 
-    def glances(self) -> "list[Glance]":
+    def peeked_messages(self) -> "list[PeekedMessage]":
         """The same, read one by one."""
         gathering = Gathering(self)
         return [
-            Glance(gathering, index, held, self.consumed)
+            PeekedMessage(gathering, index, held, self.consumed)
             for index, held in enumerate(self.messages)
         ]
 
@@ -299,7 +299,7 @@ class Gathering:
             Failed(self._shown.port, self._error).carry_out()
 
 
-class Glance(BodyEffect):
+class PeekedMessage(BodyEffect):
     """One message of a peek."""
 
     __slots__ = ("_gathering", "_index")

@@ -53,7 +53,7 @@ TRANSFERRED: Final = 49
 """outbox number u64, enqueued_ms u64, path size u16, path; body: for another entity."""
 HANDED_OVER: Final = 50
 """outbox numbers u64...: taken by their destination; gone for good."""
-BROUGHT_BACK: Final = 51
+PARCELS_RETURNED: Final = 51
 """subqueue u8, overlay, outbox numbers u64...: out of the outbox, into a subqueue."""
 REDIRECTED: Final = 52
 """first new number u64, path size u16, path, outbox numbers u64...: bound under new numbers."""

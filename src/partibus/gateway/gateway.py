@@ -18,7 +18,7 @@ from partibus.control.access import AccessControl
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
-from partibus.domain.happenings import HAPPENINGS
+from partibus.domain.event_log import EVENT_LOG
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
@@ -134,7 +134,7 @@ class Gateway:
         connection = ClientConnection(self, wire)
         self._connections[connection] = None
         self.meters.opened += 1
-        HAPPENINGS.note("connection-opened", **connection.origin.facts())
+        EVENT_LOG.note("connection-opened", **connection.origin.facts())
         return connection
 
     def adopt(self, connection: ClientConnection, wire: Wire) -> None:
@@ -149,7 +149,7 @@ class Gateway:
         """A client is gone, and the memory of its unfinished messages can be returned."""
         self._connections.pop(connection, None)
         self.meters.closed += 1
-        HAPPENINGS.note("connection-closed", **connection.origin.facts())
+        EVENT_LOG.note("connection-closed", **connection.origin.facts())
         free_in_turns(self.scheduler, held)
 
     def token_prefix(self, fragment_id: int) -> TokenPrefix:
@@ -167,7 +167,7 @@ class Gateway:
         """The catalog has changed: notify the links that it concerns."""
         record = change.after or change.before
         if record is not None:
-            HAPPENINGS.note("entity-changed", entity=record.path, change=change.kind.value)
+            EVENT_LOG.note("entity-changed", entity=record.path, change=change.kind.value)
         self.namespace.follow(change)
         follow(change, self._connections)
         if change.kind is ChangeKind.DELETED and change.before is not None:

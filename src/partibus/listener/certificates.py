@@ -26,8 +26,8 @@ BACKDATED: Final = datetime.timedelta(days=1)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Facts:
-    """What people want to know about a certificate."""
+class CertificateFacts:
+    """What is shown about a certificate."""
 
     names: tuple[str, ...]
     issuer: str
@@ -128,10 +128,10 @@ def load_authority(certificate_path: Path, key_path: Path) -> Authority:
     return Authority(certificate, key)
 
 
-def read_facts(path: Path) -> Facts:
+def read_facts(path: Path) -> CertificateFacts:
     """The first certificate of a file; ValueError when there is none."""
     certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
-    return Facts(
+    return CertificateFacts(
         names=_names_of(certificate),
         issuer=certificate.issuer.rfc4514_string(),
         until_ms=int(certificate.not_valid_after_utc.timestamp()) * 1000,

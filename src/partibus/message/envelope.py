@@ -57,9 +57,9 @@ _ANNOTATED: Final = 2
 which fields of the header the sender left unset, like `MessageSections.header_flags`."""
 _BOOLEANS: Final = (b"\x42", b"\x41")
 _PREFIX_BYTES: Final = _PREFIX.size
-_JOURNEY: Final = struct.Struct(">QB")
+_HOP: Final = struct.Struct(">QB")
 """Its first sequence number (0: none yet), and how often it was forwarded."""
-_FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
+_FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _HOP.size
 
 
 def _pair_head(key: str, constructor: int) -> bytes:
@@ -108,7 +108,7 @@ class Stored:
         self.first_sequence = self.hops = 0
         annotations_at = _PREFIX_BYTES
         if version == FORWARDED_VERSION:
-            self.first_sequence, self.hops = _JOURNEY.unpack_from(body, _PREFIX_BYTES)
+            self.first_sequence, self.hops = _HOP.unpack_from(body, _PREFIX_BYTES)
             annotations_at = _FORWARDED_PREFIX_BYTES
         self.annotation_count: int = count
         self.annotations = body[annotations_at : annotations_at + size]
@@ -136,7 +136,7 @@ class Stored:
             self.head_bytes,
         )
         if self.version == FORWARDED_VERSION:
-            prefix += _JOURNEY.pack(self.first_sequence, self.hops)
+            prefix += _HOP.pack(self.first_sequence, self.hops)
         return prefix + self.annotations + self.bare
 
 
@@ -144,7 +144,7 @@ def hops_of(stored: bytes) -> int:
     """How often a stored message was forwarded."""
     if stored[0] != FORWARDED_VERSION:
         return 0
-    hops: int = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)[1]
+    hops: int = _HOP.unpack_from(stored, _PREFIX_BYTES)[1]
     return hops
 
 
@@ -395,7 +395,7 @@ def _encode(
     pairs_at = _PREFIX_BYTES
     if version == FORWARDED_VERSION:
         pairs_at = _FORWARDED_PREFIX_BYTES
-        first, hops = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
+        first, hops = _HOP.unpack_from(stored, _PREFIX_BYTES)
         if first and (hops or first != sequence):
             # The first sequence number: of a forwarded message, or of a copy with another one
             # (FWD-9).

@@ -23,7 +23,7 @@ HOPS_MAX: Final = 4
 
 
 @dataclass(eq=False)
-class Journey:
+class Hop:
     """What is added to a message at one hop."""
 
     first_sequence: int
@@ -33,18 +33,18 @@ class Journey:
     """The entity in which it was dead-lettered; None when it was not."""
 
 
-def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessage:
+def to_forwarded(body: bytes, hop: Hop, is_identified: bool) -> NewMessage:
     """The message as the destination stores it.
 
     Where duplicates are detected it `is_identified` by its id, like a new message (DUP-7).
     """
     stored = Stored(body)
     stored.hops += 1
-    stored.came_from(journey.first_sequence)
-    scheduled_ms, partition_key = _annotate(stored, journey.dead_letter_source)
-    if journey.overlay is not None:
+    stored.came_from(hop.first_sequence)
+    scheduled_ms, partition_key = _annotate(stored, hop.dead_letter_source)
+    if hop.overlay is not None:
         size = len(stored.bare)
-        stored.bare = changed(stored.bare, journey.overlay)
+        stored.bare = changed(stored.bare, hop.overlay)
         stored.head_bytes += len(stored.bare) - size
     bare = stored.bare
     sections = parse_sections(bare)

@@ -49,10 +49,10 @@ def keep(properties: MessageProperties, life_ms: int, created_ms: int) -> None:
     """Set a long time to live in stored properties; a shorter one is in the prefix."""
     properties.absolute_expiry_time_ms = None
     if life_ms >= WORD_LONG and (created_ms or properties.creation_time_ms is not None):
-        tell(properties, life_ms, created_ms)
+        set_times(properties, life_ms, created_ms)
 
 
-def tell(properties: MessageProperties, life_ms: int, created_ms: int) -> None:
+def set_times(properties: MessageProperties, life_ms: int, created_ms: int) -> None:
     """Set both times for a time to live; the creation time defaults to `created_ms`."""
     if properties.creation_time_ms is None:
         properties.creation_time_ms = created_ms

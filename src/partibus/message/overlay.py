@@ -25,7 +25,7 @@ def changed(
     sections = parse_sections(bare)
     properties = decode_properties(bare, sections)
     if life_ms >= 0:
-        lifetime.tell(properties, life_ms, enqueued_ms)
+        lifetime.set_times(properties, life_ms, enqueued_ms)
     out = encode_properties(properties)
     application = decode_application_properties(bare, sections)
     if overlay is not None:

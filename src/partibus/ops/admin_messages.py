@@ -43,16 +43,16 @@ MESSAGE_BYTES_MAX: Final = 1 << 20
 
 async def _peek(node: Administration, request: Request, token: str | None) -> Answer:
     query = request.query_params
-    wish: dict[str, Any] = {
+    page: dict[str, Any] = {
         key: query[key]
         for key in ("subqueue", "state", "session", "reason", "search", "since", "until")
         if query.get(key)
     }
     if "from" in query:
-        wish["start"] = query["from"]
+        page["start"] = query["from"]
     if "max" in query:
-        wish["count"] = _number(query["max"], "max")
-    return await node.messages.peek(token, name_of(request), node.messages.wish(**wish))
+        page["count"] = _number(query["max"], "max")
+    return await node.messages.peek(token, name_of(request), node.messages.page_request(**page))
 
 
 async def _show(node: Administration, request: Request, token: str | None) -> Answer:

@@ -220,9 +220,9 @@ def metrics_route(node: Administration, access: str) -> Route:
     @answering
     async def endpoint(request: Request) -> Response:
         _admit(node, request, access)
-        figures = await node.signals.gather()
-        work = partial(render, figures, text_of_entities)
-        if text_of_entities.is_quick(figures["entities"]):
+        signals = await node.signals.gather()
+        work = partial(render, signals, text_of_entities)
+        if text_of_entities.is_quick(signals["entities"]):
             text = work()
         else:  # in a thread: with thousands of series the loop would be blocked
             text = await asyncio.to_thread(OBSERVING.around, work)
@@ -249,16 +249,16 @@ def _is_near(request: Request) -> bool:
         return False
 
 
-def render(figures: dict[str, Any], text_of_entities: "EntityText | None" = None) -> bytes:
+def render(signals: dict[str, Any], text_of_entities: "EntityText | None" = None) -> bytes:
     """A scrape in the text format; plain strings, since there may be thousands of series."""
     heads: list[str] = []
-    for series, rows in _heads(figures):
+    for series, rows in _heads(signals):
         _write(heads, series, rows)
     tails: list[str] = []
-    for series, rows in _tails(figures):
+    for series, rows in _tails(signals):
         _write(tails, series, rows)
     kept = text_of_entities or EntityText()
-    entities, kept.other_lines = kept.pieces(figures["entities"]), len(tails)
+    entities, kept.other_lines = kept.pieces(signals["entities"]), len(tails)
     return b"\n".join([_encoded(heads), *entities, _encoded(tails), b""])
 
 
@@ -337,25 +337,25 @@ class EntityText:
         self._pieces[series * (self._piece_count + 1) + 1 + piece] = _encoded(lines)
 
 
-def families(figures: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
+def families(signals: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
     """The same as rows of labels and values, for other formats."""
-    entities = figures["entities"]
-    yield from ((series, list(rows)) for series, rows in _heads(figures))
+    entities = signals["entities"]
+    yield from ((series, list(rows)) for series, rows in _heads(signals))
     labels = [(entity["name"], entity["kind"]) for entity in entities]
     rows = [_row_of(entity) for entity in entities]
     for at, series in enumerate(_ENTITY_SERIES):
         yield series, [(found, row[at]) for found, row in zip(labels, rows, strict=True)]
-    yield from ((series, list(rows)) for series, rows in _tails(figures))
+    yield from ((series, list(rows)) for series, rows in _tails(signals))
 
 
-def _heads(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
+def _heads(signals: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
     yield INFO, [((__version__,), 1)]
-    yield AGGREGATED, [((), figures["aggregated"])]
+    yield AGGREGATED, [((), signals["aggregated"])]
 
 
-def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
+def _tails(signals: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
     """Everything that does not belong to entities."""
-    entities, workers = figures["entities"], figures["workers"]
+    entities, workers = signals["entities"], signals["workers"]
     partitioned = [entity for entity in entities if entity["fragment_count"] > 1]
     for series in FRAGMENT:
         yield series, _of_fragments(series, partitioned)
@@ -363,7 +363,7 @@ def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
         yield series, _of_stores(series, workers)
     for series in WORKER:
         yield series, _of_workers(series, workers)
-    cluster = figures.get("cluster")
+    cluster = signals.get("cluster")
     for series in LANE:
         yield series, _of_lanes(series, cluster)
     for series in NODE:

@@ -103,7 +103,7 @@ class Reception:
         if not self.found.done():
             self.found.set_exception(error)
 
-    # --- from the fragments (the `Drawer` of the sources) ---------------------------------------
+    # --- from the fragments (the `SourceLink` of the sources) -----------------------------------
 
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """The message has arrived."""

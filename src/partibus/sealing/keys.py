@@ -37,8 +37,8 @@ class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Vault:
-    """The data key, and the sealers derived from it."""
+class DataKey:
+    """The key that a directory is encrypted with, and the sealers derived from it."""
 
     key: bytes
 
@@ -104,16 +104,16 @@ def _parse(content: bytes, origin: str) -> bytes:
 # --- the data key -----------------------------------------------------------------------------
 
 
-def make_vault(directory: Path, user_key: bytes) -> Vault:
+def make_data_key(directory: Path, user_key: bytes) -> DataKey:
     """A new data key for a directory."""
     key = os.urandom(KEY_BYTES)
     _write(directory, key, user_key)
-    return Vault(key)
+    return DataKey(key)
 
 
-def open_vault(directory: Path, user_key: bytes) -> Vault:
+def open_data_key(directory: Path, user_key: bytes) -> DataKey:
     """The data key of a directory; a wrong key is a ConfigError."""
-    return Vault(_read(directory, user_key))
+    return DataKey(_read(directory, user_key))
 
 
 def change_user_key(directory: Path, old: bytes, new: bytes) -> None:

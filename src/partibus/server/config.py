@@ -66,7 +66,7 @@ from partibus.server import emulator
 from partibus.server.nodes import settings as clustering
 from partibus.server.setting_values import MERGED, READERS, read_setting
 from partibus.server.telemetry import environment as telemetry
-from partibus.server.testing import reset as testing
+from partibus.server.testing import testing_mode as testing
 from partibus.store.postgres.address import is_database, lane_name
 from partibus.store.room import FREE_MIN, FreeMin
 

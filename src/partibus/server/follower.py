@@ -29,7 +29,7 @@ class Follower:
         self._catalog = catalog
         self._scheduler = scheduler
         self._timer: Timer | None = None
-        self.on_told: Callable[[int], None] | None = None
+        self.on_change: Callable[[int], None] | None = None
         """Called with the generation that another process has written, before it is read."""
 
     def start(self, control: ControlHub) -> None:
@@ -43,8 +43,8 @@ class Follower:
             self._timer.cancel()
 
     def _follow(self, payload: Payload) -> Payload:
-        if self.on_told is not None:
-            self.on_told(payload.get("generation", 0))
+        if self.on_change is not None:
+            self.on_change(payload.get("generation", 0))
         return {"changes": len(self._catalog.refresh())}
 
     def _look(self) -> None:

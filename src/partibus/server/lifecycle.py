@@ -21,7 +21,7 @@ from partibus.server.config import Configuration, ServeSettings
 from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, report
 from partibus.server.node import Node
-from partibus.server.nodes.seat import Seat
+from partibus.server.nodes.member import ClusterMember
 from partibus.server.service import Service
 from partibus.server.workers.supervision import supervise
 
@@ -101,10 +101,10 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     install_signals(loop, stopping.set)
     clock = SystemClock()
     settings = configuration.settings
-    seat = _seat(settings, clock)
-    if seat is not None:
-        seat.on_evicted = stopping.set
-    node = Node(settings, clock, configuration.definitions, seat=seat)
+    member = _member(settings, clock)
+    if member is not None:
+        member.on_evicted = stopping.set
+    node = Node(settings, clock, configuration.definitions, member=member)
     service = Service(node, settings, clock, sockets_max)
     endpoints = await service.start()
     calm_collector()
@@ -114,17 +114,17 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     log.info("stopped")
 
 
-def _seat(settings: ServeSettings, clock: Clock) -> Seat | None:
+def _member(settings: ServeSettings, clock: Clock) -> ClusterMember | None:
     """The place of this server in a cluster; None when it is alone."""
     if settings.cluster is None:
         return None
     try:
-        from partibus.server.nodes.joining import make_seat
+        from partibus.server.nodes.joining import make_member
     except ModuleNotFoundError as error:
         raise ConfigError(
             "The driver of the cluster's database is missing: pip install 'partibus[postgres]'."
         ) from error
-    return make_seat(settings, clock)
+    return make_member(settings, clock)
 
 
 def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:

@@ -48,31 +48,31 @@ from partibus.server.data_directory.catalog_start import (
 )
 from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.data_directory.directory import COPY_NAME
-from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
+from partibus.server.data_directory.encryption import data_key_of, encrypted_catalog
 from partibus.server.data_directory.seen import SeenNotes
 from partibus.server.failure import stop_at_once
-from partibus.server.fault_injection.box import FaultBox
+from partibus.server.fault_injection.active_faults import ActiveFaults
 from partibus.server.follower import Follower
 from partibus.server.health import HealthService, OwnHealth
 from partibus.server.idle import IdleWatch
 from partibus.server.lanes import Lanes
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
+from partibus.server.nodes.cluster_view import ClusterView
+from partibus.server.nodes.member import ClusterMember
 from partibus.server.nodes.moving_lanes import MovingLanes
-from partibus.server.nodes.picture import ClusterPicture
-from partibus.server.nodes.seat import Seat
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.services import register_services
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.setting_values import MERGED
+from partibus.server.store_error_texts import texts_for_clients
 from partibus.server.store_loads import ServerLoads
-from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker, new_first_token
 from partibus.server.testing.clock import ClockService
 from partibus.server.testing.fake_time import BusTime
 from partibus.server.testing.namespaces import HostedNamespaces
-from partibus.server.testing.reset import reset
+from partibus.server.testing.testing_mode import reset
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -103,7 +103,7 @@ class Node:
     """Called at every step of the start, which may take long."""
     is_guest: bool = False
     """Whether its namespace is an additional one of a test server."""
-    seat: Seat | None = None
+    member: ClusterMember | None = None
     """Its place in a cluster; None when the server is alone."""
 
     def __post_init__(self) -> None:
@@ -120,9 +120,9 @@ class Node:
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
         self.administration: Administration
-        self.health = HealthService(self.control, self.settings.stores, self.seat is not None)
+        self.health = HealthService(self.control, self.settings.stores, self.member is not None)
         self.bulk: BulkPath
-        self._faults: FaultBox | None = None
+        self._faults: ActiveFaults | None = None
         self._couriers: Couriers
         self.gateway: Gateway
         self._lanes: Lanes
@@ -146,12 +146,12 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._time = BusTime(self.clock, scheduler, loop if self.settings.fake_time else None)
-        vault = vault_of(self.settings, makes=self.membership is None)
-        stores = StoreMaker(self.settings, scheduler.call_from_thread, scheduler, vault)
+        data_key = data_key_of(self.settings, makes=self.membership is None)
+        stores = StoreMaker(self.settings, scheduler.call_from_thread, scheduler, data_key)
         with contextlib.ExitStack() as undo:
             undo.callback(self._at_end.close)
             self._encrypted = encrypted_catalog(
-                vault, self._catalog_path(), self.settings, self.membership, self._at_end
+                data_key, self._catalog_path(), self.settings, self.membership, self._at_end
             )
             await self._open(stores, scheduler, undo)
             undo.pop_all()
@@ -162,7 +162,7 @@ class Node:
         self._couriers = Couriers(namespace, scheduler, failures)
         self._lanes = await self._make_lanes(namespace, scheduler)
         self._lanes.idle_times = self.catalog.idle_times()
-        group = self.membership if self.seat is None else self.seat.group
+        group = self.membership if self.member is None else self.member.group
         if group is not None:
             self._peers = Peers(group, loop, scheduler, self._lanes.find, self.control)
             self._peers.watch(self._brokers)
@@ -194,10 +194,10 @@ class Node:
         )
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)
-        self._follower.on_told = None if self.seat is None else self.seat.heard
+        self._follower.on_change = None if self.member is None else self.member.heard
         self._follower.start(self.control)
         clock = self._time.clock
-        decides = None if self.seat is None else self.seat.decides
+        decides = None if self.member is None else self.member.decides
         self._idle = IdleWatch(
             self.catalog, self.live, self.control, clock, self._machines, decides
         )
@@ -211,8 +211,8 @@ class Node:
             await self._peers.start()
             # Catalog changes made while other workers could not notify this one.
             self.catalog.refresh()
-        if self.seat is not None:
-            await self._open_lanes(self.seat, stores)
+        if self.member is not None:
+            await self._open_lanes(self.member, stores)
 
     async def stop(self) -> None:
         """Answer pending requests, notify the clients, make everything durable, and close.
@@ -233,8 +233,8 @@ class Node:
         self._couriers.stop()
         await until(self._has_answered, ANSWER_S_MAX)
         self.gateway.close()
-        if self.seat is not None:
-            await self.seat.leave()
+        if self.member is not None:
+            await self.member.leave()
         elif self._peers is not None:
             self._peers.say_quiet()
             await until(self._peers.others_are_quiet, ANSWER_S_MAX)
@@ -269,7 +269,7 @@ class Node:
 
     def connection_string(self, host: str, port: int) -> str:
         """The connection string for clients of this node."""
-        data = self.settings.data if self.seat is None else None
+        data = self.settings.data if self.member is None else None
         return connection_string(self.catalog, data, self._shows_key, host, port)
 
     def guest(self) -> "Node":
@@ -280,8 +280,8 @@ class Node:
         """The management API; its library is loaded with the first HTTP request."""
         from partibus.atom.application import ManagementApplication
 
-        access, figures = self.gateway.access, self.administration
-        return ManagementApplication(self.catalog, self.live, access, figures, self.clock)
+        access, counts = self.gateway.access, self.administration
+        return ManagementApplication(self.catalog, self.live, access, counts, self.clock)
 
     # --- parts ----------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Node:
         else:
             wanted = self.definitions
             self._shows_key = await declare_in_turn(self.catalog, self.settings, wanted)
-        if self._belonging is not None and self.seat is None:
+        if self._belonging is not None and self.member is None:
             await begin_stores(self.catalog, self._brokers)
             self._keep_copy()
             self._follow_stores(scheduler)
@@ -321,7 +321,7 @@ class Node:
 
     def _keep_copy(self) -> None:
         """One process keeps the copy of the catalog, which only a repair needs."""
-        if self.settings.memory or self.control.worker != 0 or self.seat is not None:
+        if self.settings.memory or self.control.worker != 0 or self.member is not None:
             return
         try:
             self.catalog.keep_copy(self.settings.data / COPY_NAME)
@@ -331,11 +331,11 @@ class Node:
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self.settings, self.membership
         file = self._catalog_path()
-        if self.seat is not None:
-            self.catalog = self.seat.follow_catalog()
+        if self.member is not None:
+            self.catalog = self.member.follow_catalog()
             undo.callback(self.catalog.close)
-            self._writer = CatalogWriter(self.catalog, self.seat.open_catalog)
-            self._writer.on_written = self.seat.heard
+            self._writer = CatalogWriter(self.catalog, self.member.open_catalog)
+            self._writer.on_written = self.member.heard
             self._belonging = Belonging(Path("the catalog"), settings, self.catalog)
             return
         if file is not None and not settings.memory and membership is None:
@@ -356,20 +356,20 @@ class Node:
     async def _make_lanes(self, namespace: Namespace, scheduler: LoopScheduler) -> Lanes:
         args = (self._brokers, self._machines, self.catalog, namespace, self._couriers)
         clock = self._time.clock
-        if self.seat is None:
+        if self.member is None:
             return Lanes(*args, clock)
-        number = self.control.worker = await self.seat.join(self.catalog)
-        lanes = MovingLanes(*args, clock, self.seat.group.lanes, scheduler, number)
+        number = self.control.worker = await self.member.join(self.catalog)
+        lanes = MovingLanes(*args, clock, self.member.group.lanes, scheduler, number)
         self._moving = lanes
         self.health.state_elsewhere = lanes.state_elsewhere
         return lanes
 
-    async def _open_lanes(self, seat: Seat, stores: StoreMaker) -> None:
+    async def _open_lanes(self, member: ClusterMember, stores: StoreMaker) -> None:
         """Serve the lanes that this node should have."""
         assert self._peers is not None and self._belonging is not None
         make = partial(self._make_broker, stores, 0)
         keeps_locks = self.settings.keep_locks
-        await seat.begin(self._moving, self._peers, self._belonging, make, keeps_locks)
+        await member.begin(self._moving, self._peers, self._belonging, make, keeps_locks)
 
     def _make_broker(self, stores: StoreMaker, first_token: int, number: int) -> Broker:
         time = self._time
@@ -378,7 +378,7 @@ class Node:
             is_lane = number in self.settings.store_databases
             directory = self.settings.store_directories[number]
             name = self.settings.store_name(number) if is_lane else directory
-            broker.retell = words_for_clients(number, name)
+            broker.hide_place = texts_for_clients(number, name)
         return broker
 
     def _open_broker(self, number: int, broker: Broker) -> None:
@@ -397,7 +397,7 @@ class Node:
 
     def _owns(self, store: int) -> bool:
         """Whether this process is the single writer of a store."""
-        if self.seat is not None:
+        if self.member is not None:
             return False  # lanes come and go
         return self.membership is None or self.membership.owns(store)
 
@@ -411,8 +411,8 @@ class Node:
         register_services(gateway, self._brokers, self._machines, self.catalog, self.control)
         OwnHealth(self._brokers, self.catalog).register(self.control)
         self.bulk = BulkPath(self.settings, gateway, self.clock, self.control)
-        if self.seat is not None:
-            self.bulk.owner_of = self.seat.group.owner_of
+        if self.member is not None:
+            self.bulk.owner_of = self.member.group.owner_of
         self.administration = Administration(
             self.settings,
             self.catalog,
@@ -432,11 +432,11 @@ class Node:
             self.live,
             self._time.clock,
         )
-        if self.seat is not None:
-            picture = ClusterPicture(self.seat, self.settings, self.catalog, self.control, gateway)
-            self.administration.cluster = picture
-            self.administration.signals.cluster = picture.figures
-            self.administration.signals.decides = self.seat.decides
+        if self.member is not None:
+            view = ClusterView(self.member, self.settings, self.catalog, self.control, gateway)
+            self.administration.cluster = view
+            self.administration.signals.cluster = view.metrics
+            self.administration.signals.decides = self.member.decides
         gateway.at_close(self.administration.events.stop)
         gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:
@@ -450,7 +450,7 @@ class Node:
             if not self.settings.testing:
                 _log.warning("fault injection is enabled: use this server for tests only")
             clock, timers = self._time.clock, self._time.timers
-            self._faults = FaultBox(stores.faults, gateway, gateway.faults, clock, timers)
+            self._faults = ActiveFaults(stores.faults, gateway, gateway.faults, clock, timers)
             self._faults.register(self.control)
 
     def _clock_stepped(self, delta_ms: int) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 READY_WORD: Final = "PARTIBUS READY"
 
 
-class AmqpDoor(Protocol):
+class ServedGateway(Protocol):
     """The gateway, as the listener sees it."""
 
     def connect(self, wire: AmqpProtocol) -> Client: ...
@@ -51,7 +51,7 @@ class AmqpDoor(Protocol):
     def trace(self, tracing: "Tracing") -> None: ...
 
 
-class BulkDoor(Protocol):
+class ServedBulkPath(Protocol):
     """The bulk path, which has its own port and needs the certificate there."""
 
     certificates: Callable[[], tuple[bytes, bytes]] | None
@@ -61,10 +61,10 @@ class ServedNode(Protocol):
     """The node, as its ports see it."""
 
     @property
-    def bulk(self) -> BulkDoor: ...
+    def bulk(self) -> ServedBulkPath: ...
 
     @property
-    def gateway(self) -> AmqpDoor: ...
+    def gateway(self) -> ServedGateway: ...
 
     @property
     def administration(self) -> "Administration": ...

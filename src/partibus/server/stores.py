@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from partibus.domain.errors import ConfigError
 from partibus.fragment.broker import Scheduler
-from partibus.sealing.keys import Vault
+from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import (
@@ -39,7 +39,7 @@ class StoreMaker:
     settings: ServeSettings
     notify: Notify
     scheduler: Scheduler
-    vault: Vault | None = None
+    data_key: DataKey | None = None
     faults: dict[int, StoreFaults] = field(init=False)
     _lane_faults: dict[int, LaneFaults] = field(init=False)
     _shared: "dict[str, SharedAppends]" = field(init=False, default_factory=dict)
@@ -57,10 +57,10 @@ class StoreMaker:
         if number in self.settings.store_databases:
             return self._in_database(number, self.settings.store_databases[number])
         store = self._on_disk(number)
-        if self.vault is None:
+        if self.data_key is None:
             return store
         directory = self.settings.store_directories[number]
-        return SealedStore(directory, store, self.vault.store_sealer(number))
+        return SealedStore(directory, store, self.data_key.store_sealer(number))
 
     def _on_disk(self, number: int) -> SegmentStore:
         directory = self.settings.store_directories[number]
@@ -73,7 +73,7 @@ class StoreMaker:
         return store
 
     def _in_database(self, number: int, address: str) -> Store:
-        if self.vault is not None:
+        if self.data_key is not None:
             raise ConfigError(
                 f"Store {number} is in a database, which is not encrypted by this server: have the "
                 "database encrypt its own disk, and start without an encryption key."

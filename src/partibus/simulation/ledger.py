@@ -88,7 +88,7 @@ class Move:
     letter: Letter
     was_asked: bool
     """Whether the end of the source was in doubt before."""
-    fate: str = "open"
+    outcome: str = "open"
 
 
 @dataclass(slots=True)
@@ -283,24 +283,24 @@ class Ledger:
     def _close_move(self, move: Move) -> None:
         """All of a transaction or nothing."""
         number, has_come = move.letter.number, _has_come(move)
-        if move.fate == "committed" and not has_come:
+        if move.outcome == "committed" and not has_come:
             raise Violation(f"a transaction was committed and its message {number} is lost")
-        if move.fate == "rolled back" and has_come:
+        if move.outcome == "rolled back" and has_come:
             raise Violation(f"a transaction was rolled back and its message {number} came")
 
     def _close_source(self, moves: list[Move]) -> None:
         """What was moved, perhaps more than once, was replaced once or is still there."""
         source = moves[0].source
         came = [move.letter.number for move in moves if _has_come(move)]
-        fates = {move.fate for move in moves}
-        was_settled = source.done_us is not None and "committed" not in fates
+        outcomes = {move.outcome for move in moves}
+        was_settled = source.done_us is not None and "committed" not in outcomes
         if len(came) + was_settled > 1:
             raise Violation(
                 f"a message was moved as message {came[0]}, and was settled or moved again"
             )
         if came or source.done_us is not None or source.doubts or moves[0].was_asked:
             return
-        if fates <= {"in doubt", "rolled back"} and "in doubt" in fates:
+        if outcomes <= {"in doubt", "rolled back"} and "in doubt" in outcomes:
             number = moves[-1].letter.number
             raise Violation(
                 f"message {number} of a transaction never came, and the message that it "

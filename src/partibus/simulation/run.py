@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ensure_root_policy
 from partibus.fragment.commands import Command
-from partibus.simulation.clients.client import SimulatedClient, Surroundings
+from partibus.simulation.clients.client import ClientEnvironment, SimulatedClient
 from partibus.simulation.clients.draining import Drain
 from partibus.simulation.clients.kinds import KINDS
 from partibus.simulation.clock import SimulatedClock
@@ -141,7 +141,7 @@ class Simulation:
         else:
             self._build_workers()
         self._loop = make_loop(world, self.net, "clients")
-        self._around = Surroundings(
+        self._environment = ClientEnvironment(
             world,
             self.net,
             self.ledger,
@@ -160,7 +160,7 @@ class Simulation:
             self.ledger.decided_us = _before_all
         elif plan.workers > 1:
             # A worker may keep a message for a while that another one has passed to it.
-            self.ledger.decided_us = self._around.locked_us
+            self.ledger.decided_us = self._environment.locked_us
         self._clients: list[SimulatedClient] = []
         for process in self.processes:
             process.start()
@@ -203,13 +203,13 @@ class Simulation:
         for number, kind in enumerate(self.plan.clients):
             if number in self.plan.without_clients:
                 continue
-            client = KINDS[kind](self._around, number)
+            client = KINDS[kind](self._environment, number)
             if kind == "session-sender":
-                self._around.session_senders.append(client.name)
+                self._environment.session_senders.append(client.name)
             self._clients.append(client)
             self._loop.create_task(client.live())
             if kind in COMPANIONS:
-                companion = KINDS[COMPANIONS[kind]](self._around, number)
+                companion = KINDS[COMPANIONS[kind]](self._environment, number)
                 self._clients.append(companion)
                 self._loop.create_task(companion.live())
 
@@ -257,7 +257,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.world.note("world", "heals")
-        self._around.is_over = True
+        self._environment.is_over = True
         self._injector.heal()
         self._drain()
         self.ledger.close()
@@ -287,7 +287,7 @@ class Simulation:
         drain.end()
 
     def _new_drain(self) -> Drain:
-        drain = Drain(self._around, self.processes)
+        drain = Drain(self._environment, self.processes)
         if self._cluster is not None:
             drain.unserved = self._cluster.unserved
         return drain

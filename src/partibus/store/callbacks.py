@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 
-def tell(done: "Done", error: BusError | None) -> None:
+def call_back(done: "Done", error: BusError | None) -> None:
     """Run a `done` callback; an exception is logged, since no caller would see it."""
     try:
         done(error)
@@ -26,7 +26,7 @@ def tell(done: "Done", error: BusError | None) -> None:
         _log.exception("a callback of an append or a checkpoint failed")
 
 
-def tell_read(done: "ReadDone", answer: list[bytes] | BusError) -> None:
+def call_back_read(done: "ReadDone", answer: list[bytes] | BusError) -> None:
     """Run the `done` of a read in the same way."""
     try:
         done(answer)
@@ -34,10 +34,10 @@ def tell_read(done: "ReadDone", answer: list[bytes] | BusError) -> None:
         _log.exception("a callback of a read failed")
 
 
-def report(notify: "Notify", name: str, news: "Callable[[], None]") -> None:
+def report(notify: "Notify", name: str, call: "Callable[[], None]") -> None:
     """Report to the loop, from a thread of the store `name`."""
     try:
-        notify(news)
+        notify(call)
     except RuntimeError as error:
         # The loop is closed: the process ends without closing its stores.
         _log.warning("%s: no listener is left to notify: %r", name, error)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partibus.store.compaction.kept import KEPT_SUFFIX, parse_kept_name
+from partibus.store.compaction.compacted_file import KEPT_SUFFIX, parse_kept_name
 from partibus.store.lock import LOCK_NAME
 from partibus.store.room import RESERVE_NAME
 from partibus.store.segment import SEGMENT_SUFFIX, segment_base

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.callbacks import tell
+from partibus.store.callbacks import call_back
 from partibus.store.checkpoint import (
     Checkpoint,
     checkpoint_names,
@@ -129,7 +129,7 @@ class Housekeeper:
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True
         self.changed()
-        tell(done, error)
+        call_back(done, error)
 
     def _written(
         self, checkpoint: Checkpoint, written: "_Written", empty: list[int], done: Done
@@ -144,7 +144,7 @@ class Housekeeper:
         self.forget(names)
         paths = [self.directory / name for name in names] + written.superfluous
         if not self._worker.submit(partial(self._delete, paths, done)):
-            tell(done, None)  # closed meanwhile: the next start removes the files
+            call_back(done, None)  # closed meanwhile: the next start removes the files
 
     def _delete(self, paths: list[Path], done: Done) -> None:
         try:
@@ -154,7 +154,7 @@ class Housekeeper:
         except OSError as error:
             # The remaining files are not needed; the next start removes them.
             _log.warning("%s: obsolete files remain: %r", self.directory, error)
-        self.notify(partial(tell, done, None))
+        self.notify(partial(call_back, done, None))
 
 
 @dataclass(eq=False, slots=True)

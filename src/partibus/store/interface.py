@@ -71,7 +71,7 @@ class Pages(Protocol):
         ...
 
 
-class KeptPages:
+class MemoryPages:
     """Pages in memory."""
 
     def __init__(self, pages: dict[int, bytes]) -> None:
@@ -85,7 +85,7 @@ class KeptPages:
         return self._pages[number]
 
 
-NO_PAGES: Final = KeptPages({})
+NO_PAGES: Final = MemoryPages({})
 
 
 @dataclass(eq=False, slots=True)

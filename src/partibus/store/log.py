@@ -163,7 +163,7 @@ class SegmentStore(LaneLog):
             self.room_changed(self._room.describe())
         self._begin(commit, base, scan.end)
 
-    # --- news of the commit thread --------------------------------------------------------
+    # --- calls from the commit thread --------------------------------------------------------
 
     def _report_room(self, shortage: str | None) -> None:
         """On the thread."""

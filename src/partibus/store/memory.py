@@ -12,11 +12,11 @@ from functools import partial
 from typing import Final
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.store.callbacks import tell, tell_read
+from partibus.store.callbacks import call_back, call_back_read
 from partibus.store.interface import (
     Done,
     Increment,
-    KeptPages,
+    MemoryPages,
     Notify,
     ReadDone,
     Recovered,
@@ -71,7 +71,7 @@ class MemoryStore:
         """What a recovery would find; pending appends are lost as in a crash."""
         self._waiting = []
         self._live_bytes = 0
-        pages = KeptPages(self._pages)
+        pages = MemoryPages(self._pages)
         return Recovered(dict(self._states), self._replay(list(self._log)), pages)
 
     def append(self, records: list[Record], done: Done) -> None:
@@ -99,7 +99,7 @@ class MemoryStore:
             answer = self.read_now(refs) or []
         except StoreCorrupt as error:
             answer = error
-        self._notify(partial(tell_read, done, answer))
+        self._notify(partial(call_back_read, done, answer))
 
     def retain(self, position: int, length: int) -> None:
         """Count a recovered body as live."""
@@ -143,7 +143,7 @@ class MemoryStore:
     ) -> None:
         """Keep the states; records up to their position are forgotten."""
         if self.state is StoreState.DOWN:
-            self._notify(partial(tell, done, StoreUnavailable()))
+            self._notify(partial(call_back, done, StoreUnavailable()))
             return
         position = self._acknowledged if increment is None else increment.position
         if self._replayable:
@@ -151,7 +151,7 @@ class MemoryStore:
         self._states = dict(states)
         self._checkpointed = position
         self._log = [entry for entry in self._log if entry.end > position]
-        self._notify(partial(tell, done, None))
+        self._notify(partial(call_back, done, None))
 
     def _keep_pages(self, increment: Increment | None) -> None:
         """Keep the pages that the states refer to, as they are now."""
@@ -236,7 +236,7 @@ class MemoryStore:
                 self._acknowledged = entry.end
                 if self._replayable:
                     self._log.append(entry)
-            tell(entry.done, error)
+            call_back(entry.done, error)
 
     def _forget(self, records: list[Record]) -> None:
         for record in records:

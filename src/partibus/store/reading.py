@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.store.callbacks import tell_read
+from partibus.store.callbacks import call_back_read
 from partibus.store.disk import READ_NOWAIT, Disk
 from partibus.store.interface import Notify, ReadDone, Ref
 from partibus.store.record import BODY_CRC_BYTES, LARGE_BODY_BYTES, crc32c
@@ -235,7 +235,7 @@ class Readers:
         try:
             runs = plan_runs(self._table, refs)
         except BusError as error:
-            self._notify(partial(tell_read, done, error))
+            self._notify(partial(call_back_read, done, error))
             return
         for position, _ in refs:
             self._table.hold(position)
@@ -277,4 +277,4 @@ class Readers:
     def _was_read(self, refs: list[Ref], answer: list[bytes] | BusError, done: ReadDone) -> None:
         for position, _ in refs:
             self._table.let_go(position)
-        tell_read(done, answer)
+        call_back_read(done, answer)

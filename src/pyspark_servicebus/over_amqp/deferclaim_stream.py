@@ -176,8 +176,8 @@ class DeferClaimStream(StreamReader):
         mean = byte_count // FIRST_CHUNK or 1
         while not self._is_over and taken + len(held) < messages and byte_count > 0:
             room = min(CHUNK_MESSAGES, messages - taken - len(held), byte_count // mean + 1)
-            patience_s = self.options.patience_s
-            received = retried(patience_s, functools.partial(receive, wire, place.path, room))
+            retry_s = self.options.retry_s
+            received = retried(retry_s, functools.partial(receive, wire, place.path, room))
             if not received:
                 break
             holdings = [one.holding for one in received]

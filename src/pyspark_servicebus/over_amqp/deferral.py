@@ -13,7 +13,7 @@ from uuid import UUID
 from partibus.amqp import conditions
 from partibus.amqp.delivery import modified
 from partibus.client.message_columns import MessageColumns
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import Backoff, BulkError
 from pyspark_servicebus.over_amqp.browse import Page, walk_set
 from pyspark_servicebus.over_amqp.by_number import look_by_number
 from pyspark_servicebus.over_amqp.holding import CLAIM_PROPERTY, DEFERRED, Holding
@@ -124,11 +124,11 @@ class Deferral:
 
     def _delete_one(self, number: int) -> bool:
         """A locked one is waited for."""
-        patience = Patience(self._wire.access.patience_s)
+        backoff = Backoff(self._wire.access.retry_s)
         while not self._delete([number]):
             if not self._ours([Holding(number, 0)]):
                 return True
-            if not patience.wait():
+            if not backoff.wait():
                 return False
         return True
 

@@ -35,7 +35,7 @@ class Place:
 
 def place_of(options: SourceOptions) -> Place:
     """Where these options read, with a token for it."""
-    access = Access(options.credentials, options.entity, options.patience_s)
+    access = Access(options.credentials, options.entity, options.retry_s)
     return Place(options.entity, options.sub_queue, access)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import Backoff, BulkError
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.over_amqp.holding import place_of, portioned
 from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
@@ -42,7 +42,7 @@ class LockedMessages:
         """The available messages, within the limits of a batch; waits for an unreachable bus."""
         messages = self._options.messages_per_trigger or MESSAGES_MAX
         byte_count = self._options.bytes_per_trigger
-        patience = Patience(self._options.patience_s)
+        backoff = Backoff(self._options.retry_s)
         taken: list[Received] = []
         while len(taken) < messages and byte_count > 0:
             try:
@@ -50,7 +50,7 @@ class LockedMessages:
                     self.wire, self.place.path, min(CHUNK_MESSAGES, messages - len(taken))
                 )
             except BulkError as error:
-                patience.bear(error)
+                backoff.wait_or_raise(error)
                 continue
             if not some:
                 break

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_servicebus.errors import DataLoss, LossAdvice, Patience
+from pyspark_servicebus.errors import Backoff, DataLoss, LossAdvice
 from pyspark_servicebus.over_amqp.browse import PAGE_MESSAGES, Page, walk_all, walk_range, walk_set
 from pyspark_servicebus.over_amqp.by_number import look_by_number
 from pyspark_servicebus.over_amqp.holding import CLAIM_PROPERTY, DEFERRED, Place
@@ -60,15 +60,15 @@ class SetPartition(Task):
         wire = wire_of(place.access)
         decoder = Decoder(columns, place.entity)
         missing = set(self.numbers)
-        patience = Patience(place.access.patience_s)
+        backoff = Backoff(place.access.retry_s)
         while missing:
             for page in _pages(wire, place.path, sorted(missing)):
                 missing.difference_update(number for number, _ in page)
-                patience.renew()
+                backoff.reset()
                 table = decoder.table([message for _, message in page], hidden=CLAIM_PROPERTY)
                 yield _all_deferred(table)
             # A fragment whose store is down returns nothing; it may be back soon.
-            if missing and not patience.wait():
+            if missing and not backoff.wait():
                 break
         if missing and advice is not None:
             raise _loss(place.path, missing, advice)

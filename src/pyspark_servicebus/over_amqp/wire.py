@@ -73,7 +73,7 @@ class Wire:
 
         So the work must be repeatable.
         """
-        return retried(self.access.patience_s, lambda: self.call(work))
+        return retried(self.access.retry_s, lambda: self.call(work))
 
     def call(self, work: Callable[["Wire"], Awaitable[_T]]) -> _T:
         """Do something once, with a time limit: a lost answer never comes."""

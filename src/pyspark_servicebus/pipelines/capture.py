@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from partibus.domain.quantities import format_bytes
 from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, TaskTerms, window_writer
+from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, WindowOptions, window_writer
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of, window_name
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
@@ -189,9 +189,9 @@ class _Run:
         target = self._target
         name = window_name(target.app, batch)
         target.lake.delete_folder(f"{STAGING}/{name}")
-        terms = TaskTerms(target.lake, target.template, name, target.columns)
+        options = WindowOptions(target.lake, target.template, name, target.columns)
         advice = None if self._settings.accept_loss else LOSS_ADVICE
-        writer = window_writer(list(parts), advice, terms)
+        writer = window_writer(list(parts), advice, options)
         frame = self._spark.range(0, len(parts), 1, len(parts))
         return frame.mapInArrow(writer, REPORT_DDL).collect()
 

@@ -179,7 +179,7 @@ def _works(settings: DeadLetterSettings, plan: Prepared, tables: Tables) -> list
             rules=plan.rules,
             goals=plan.goals[entity.path],
             wait_s=_wait_ms(settings, entity) / 1000,
-            patience_s=settings.retry_ms / 1000,
+            retry_s=settings.retry_ms / 1000,
             fragments_up=functools.partial(_fragments_up, settings.bus, entity),
         )
         for entity in plan.having

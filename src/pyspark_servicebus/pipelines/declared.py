@@ -23,7 +23,7 @@ from pyspark_servicebus.pipelines.run.progress import (
     ConsoleProgress,
     PipelineFailed,
     Progress,
-    Several,
+    ProgressGroup,
 )
 from pyspark_servicebus.pipelines.run.reports import Report, all_done
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -99,7 +99,7 @@ class DeclaredRun:
         metrics_file = self.metrics_file or declared.metrics_file
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
         self._recorded = recorded
-        report = recorded.run(lambda: self._work(spark, Several(recorded, *self.watchers)))
+        report = recorded.run(lambda: self._work(spark, ProgressGroup(recorded, *self.watchers)))
         self.reporter.report(report)
         all_done(report)
 

@@ -96,7 +96,7 @@ class _Run:
     def _require_sendable(self) -> None:
         """An error if the entity does not exist or cannot be sent to."""
         access, path = self._access, self._settings.entity
-        found = retried(access.patience_s, lambda: discover(access, path))
+        found = retried(access.retry_s, lambda: discover(access, path))
         if found.kind == "subscription":
             raise PipelineFailed(
                 f"'{found.path}' is a subscription; messages are sent to its topic."

@@ -29,7 +29,7 @@ from pyspark_servicebus.pipelines.transforming.check import Checked, check_trans
 from pyspark_servicebus.pipelines.transforming.outlets import query_id_in
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 from pyspark_servicebus.pipelines.transforming.state_function import PROVIDER, PROVIDER_SETTING
-from pyspark_servicebus.pipelines.transforming.steps import Surroundings, apply_steps, spark_words
+from pyspark_servicebus.pipelines.transforming.steps import StepContext, apply_steps, spark_words
 from pyspark_servicebus.schema import TARGET_COLUMN
 
 if TYPE_CHECKING:
@@ -154,24 +154,24 @@ def _writer(
     frame: "DataFrame", settings: TransformSettings, checked: Checked, counts: Counts
 ) -> "DataStreamWriter":
     steps = settings.all_steps()
-    around = Surroundings(settings.beside, settings.failure_queue)
+    context = StepContext(settings.beside, settings.failure_queue)
     outlet = settings.outlet_for(checked.target_kind)
     query_id = functools.partial(query_id_in, settings.checkpoint)
     if settings.failure_queue is None or not settings.searches:
-        made = _observed(apply_steps(frame, steps, around), settings.failure_queue)
+        made = _observed(apply_steps(frame, steps, context), settings.failure_queue)
         return outlet.stream(made, query_id)
     failures = settings.failure_outlet()
     inline = next((n for n, step in enumerate(steps, 1) if step.kind == "stateful"), 0)
     work = BatchWork(
         steps[inline:],
-        Surroundings(settings.beside, None),
+        StepContext(settings.beside, None),
         settings.failures_max,
         settings.failure_queue,
         lambda batch, batch_id: outlet.write(batch, batch_id, query_id()),
         lambda batch, batch_id: failures.write(batch, batch_id, query_id()),
         counts,
     )
-    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(work)
+    return apply_steps(frame, steps[:inline], context).writeStream.foreachBatch(work)
 
 
 def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":

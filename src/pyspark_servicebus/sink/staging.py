@@ -14,11 +14,11 @@ from typing import Final
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Fields, discover
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience, retried
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, Backoff, BulkError, retried
 from pyspark_servicebus.sink.delivery import (
     BATCHES_PER_CALL,
-    Letter,
     Refuse,
+    RowMessage,
     refuse_for_good,
     too_large,
 )
@@ -45,18 +45,18 @@ class Home:
             raise BulkError(UNREACHABLE, text, True)
         return found
 
-    def ask(self, action: str, patience_s: float, /, **fields: object) -> Fields:
+    def ask(self, action: str, retry_s: float, /, **fields: object) -> Fields:
         """Ask the worker, until the time is up."""
 
         def once() -> Fields:
             flight = flight_of(self.path, self.access)
             return flight.action(self.location(), action, writer=self.writer, **fields)
 
-        return retried(patience_s, once)
+        return retried(retry_s, once)
 
     def next_epoch(self) -> int:
         """A number above those of all earlier batches of this writer."""
-        known = self.ask("stage.writer", self.access.patience_s)["writer"]
+        known = self.ask("stage.writer", self.access.retry_s)["writer"]
         return max(0 if known is None else int(known["epoch"]) + 1, time.time_ns() // 1000)
 
 
@@ -79,13 +79,13 @@ class StagedTarget:
     refuse: Refuse
 
     def __post_init__(self) -> None:
-        self._patience = Patience(self.home.access.patience_s)
+        self._backoff = Backoff(self.home.access.retry_s)
         self._entity: Entity | None = None
         self._location: str | None = None
         self._name = uuid.uuid4().hex
-        self._letters: list[Letter] = []
+        self._messages: list[RowMessage] = []
         self._byte_count = 0
-        self._chunks: list[list[Letter]] = []
+        self._chunks: list[list[RowMessage]] = []
         """Chunks without an answer; the first has the number `_chunk`."""
         self._chunk = 0
         self.accepted = 0
@@ -101,10 +101,10 @@ class StagedTarget:
         self._chunks.append([])
         self._send_all()
 
-    def add(self, letter: Letter) -> None:
+    def add(self, message: RowMessage) -> None:
         """Add a message; many are sent at once."""
-        self._letters.append(letter)
-        self._byte_count += len(letter.payload)
+        self._messages.append(message)
+        self._byte_count += len(message.payload)
         if self._byte_count >= self.batch_bytes:
             self._close_chunk()
             if len(self._chunks) >= BATCHES_PER_CALL:
@@ -116,12 +116,12 @@ class StagedTarget:
         self._send_all()
 
     def _close_chunk(self) -> None:
-        if self._letters:
-            self._chunks.append(self._letters)
-        self._letters, self._byte_count = [], 0
+        if self._messages:
+            self._chunks.append(self._messages)
+        self._messages, self._byte_count = [], 0
 
     def _send_all(self) -> None:
-        self._patience.renew()
+        self._backoff.reset()
         while self._chunks:
             try:
                 self._require_room()
@@ -131,7 +131,7 @@ class StagedTarget:
                 if error.condition == NOT_FOUND:
                     self._refuse_all(error)
                 else:
-                    self._patience.bear(error)
+                    self._backoff.wait_or_raise(error)
 
     def _require_room(self) -> None:
         """Remove what the target does not accept, before it is sent in vain."""
@@ -139,16 +139,16 @@ class StagedTarget:
             self._entity = discover(self.home.access, self.path)
         most = self._entity.message_bytes_max
         for chunk in self._chunks:
-            large = [letter for letter in chunk if len(letter.payload) > most]
-            for letter in large:
-                chunk.remove(letter)
-                refuse_for_good(self.refuse, letter, *too_large(letter, self._entity))
+            large = [message for message in chunk if len(message.payload) > most]
+            for message in large:
+                chunk.remove(message)
+                refuse_for_good(self.refuse, message, *too_large(message, self._entity))
 
     def _send(self) -> None:
         if self._location is None:
             self._location = self.home.location()
         flight = flight_of(self.home.path, self.home.access)
-        payloads = [[letter.payload for letter in chunk] for chunk in self._chunks]
+        payloads = [[message.payload for message in chunk] for chunk in self._chunks]
         answers = flight.put(
             self._location,
             payloads,
@@ -163,7 +163,7 @@ class StagedTarget:
             chunk = self._chunks.pop(0)
             self._chunk += 1
             self.accepted += answer["accepted"]
-            self._patience.renew()
+            self._backoff.reset()
             for row, condition, text, _ in answer["refused"]:
                 refuse_for_good(self.refuse, chunk[row], condition, text)
 
@@ -171,8 +171,8 @@ class StagedTarget:
         """A missing entity that a row names is the row's fault."""
         chunks, self._chunks = self._chunks, []
         for chunk in chunks:
-            for letter in chunk:
-                refuse_for_good(self.refuse, letter, error.condition, error.text)
+            for message in chunk:
+                refuse_for_good(self.refuse, message, error.condition, error.text)
 
 
 def query_series() -> str:

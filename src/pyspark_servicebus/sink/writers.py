@@ -24,9 +24,9 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.options import SinkOptions
-from pyspark_servicebus.over_amqp.posting import AmqpTarget, describe
+from pyspark_servicebus.over_amqp.target import AmqpTarget, describe
 from pyspark_servicebus.sink.bad_rows import bad_row_message
-from pyspark_servicebus.sink.delivery import Letter, Refuse, Target, no_detection
+from pyspark_servicebus.sink.delivery import Refuse, RowMessage, Target, no_detection
 from pyspark_servicebus.sink.encode import BadRow, RowEncoder
 from pyspark_servicebus.sink.plan import SinkPlan, sink_plan
 from pyspark_servicebus.sink.staging import Home, Staged, StagedTarget, query_series
@@ -50,7 +50,7 @@ class Delivered(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WriterOptions:
     """The options that the executors need."""
 
     entity: str
@@ -75,10 +75,10 @@ class Sink:
         self._access: dict[str, Access] = {}
         for path in (options.entity, options.bad_row_queue):
             if path is not None:
-                self._access[path] = Access(options.credentials, path, options.patience_s)
+                self._access[path] = Access(options.credentials, path, options.retry_s)
         is_staged = options.deliver == "staged"
         if self._plan.names_targets or (is_staged and options.bad_row_queue):
-            self._access[""] = Access(options.credentials, "", options.patience_s)
+            self._access[""] = Access(options.credentials, "", options.retry_s)
         entity = self._found(options.entity)
         if options.deliver == "dedup" and not entity.detects_duplicates:
             raise no_detection(entity.path)
@@ -88,7 +88,7 @@ class Sink:
             access = self._access.get("") or self._access[options.entity]
             home = Home(options.entity, options.writer, access)
             epoch = home.next_epoch()
-        self._terms = Terms(
+        self._options = WriterOptions(
             options.entity,
             options.deliver,
             options.bad_row_queue,
@@ -106,19 +106,19 @@ class Sink:
     def _found(self, path: str) -> Entity:
         access = self._access[path]
         look = describe if self._transport == "amqp" else discover
-        return retried(access.patience_s, lambda: look(access, path))
+        return retried(access.retry_s, lambda: look(access, path))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task; in an executor."""
-        return TaskWrite(self._plan, self._access, self._terms).run(iterator)
+        return TaskWrite(self._plan, self._access, self._options).run(iterator)
 
-    def tell(self, messages: list[WriterCommitMessage | None]) -> None:
+    def log_result(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log on the driver what happened to the rows."""
         done = [message for message in messages if isinstance(message, Delivered)]
         _log.info(
             "%d rows written to '%s': %d accepted, %d of them duplicates, %d bad",
             sum(d.rows for d in done),
-            self._terms.entity,
+            self._options.entity,
             sum(d.accepted for d in done),
             sum(d.duplicates for d in done),
             sum(d.bad for d in done),
@@ -126,15 +126,15 @@ class Sink:
 
     def publish(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Publish a staged batch, unless that was done before."""
-        self.tell(messages)
-        home = self._terms.home
+        self.log_result(messages)
+        home = self._options.home
         done = [message for message in messages if isinstance(message, Delivered)]
         stages = [(stage.name, stage.count) for message in done for stage in message.stages]
         if home is None or not stages:
             return
         answer = home.ask(
             "stage.publish",
-            home.access.patience_s,
+            home.access.retry_s,
             series=done[0].series,
             epoch=done[0].epoch,
             batch=batch,
@@ -145,8 +145,8 @@ class Sink:
 
     def give_up(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop what tasks have staged; the bus drops later what remains."""
-        self.tell(messages)
-        home = self._terms.home
+        self.log_result(messages)
+        home = self._options.home
         epochs = {m.epoch for m in messages if isinstance(m, Delivered) and m.stages}
         for epoch in epochs:
             assert home is not None
@@ -159,14 +159,14 @@ class Sink:
 class TaskWrite:
     """One task's rows, from Spark to the bus."""
 
-    def __init__(self, plan: SinkPlan, access: dict[str, Access], terms: Terms) -> None:
+    def __init__(self, plan: SinkPlan, access: dict[str, Access], options: WriterOptions) -> None:
         self._plan = plan
         self._access = access
-        self._terms = terms
+        self._options = options
         self._targets: dict[str, Target | StagedTarget] = {}
         self._bad_target: Target | StagedTarget | None = None
-        self._series = terms.series
-        if terms.home is not None and not terms.series:
+        self._series = options.series
+        if options.home is not None and not options.series:
             self._series = query_series()
         self._bad: list[bytes] = []
         self._bad_count = 0
@@ -177,11 +177,11 @@ class TaskWrite:
         for batch in iterator:
             rows += batch.num_rows
             for number, (target, message) in enumerate(encoder.rows(batch)):
-                path = target or self._terms.entity
+                path = target or self._options.entity
                 if isinstance(message, BadRow):
                     self._refuse((batch, number, path), NO_MESSAGE, str(message))
                 else:
-                    self._target(path).add(Letter(message, (batch, number, path)))
+                    self._target(path).add(RowMessage(message, (batch, number, path)))
         for known in self._targets.values():
             known.flush()
         accepted = sum(target.accepted for target in self._targets.values())
@@ -194,24 +194,24 @@ class TaskWrite:
                 False,
             )
         self._send_bad_rows()
-        epoch, stages = self._terms.epoch, self._stages()
+        epoch, stages = self._options.epoch, self._stages()
         return Delivered(rows, accepted, duplicates, self._bad_count, epoch, self._series, stages)
 
     def _target(self, path: str) -> Target | StagedTarget:
         target = self._targets.get(path)
         if target is None:
-            needs_ids = self._terms.deliver == "dedup"
-            target = self._new_target(path, needs_ids, self._refuse_letter)
+            needs_ids = self._options.deliver == "dedup"
+            target = self._new_target(path, needs_ids, self._refuse_message)
             self._targets[path] = target
         return target
 
     def _new_target(self, path: str, needs_ids: bool, refuse: Refuse) -> Target | StagedTarget:
-        terms = self._terms
-        if terms.home is not None:
-            return StagedTarget(path, terms.home, terms.epoch, terms.batch_bytes, refuse)
-        kind = AmqpTarget if terms.transport == "amqp" else Target
+        options = self._options
+        if options.home is not None:
+            return StagedTarget(path, options.home, options.epoch, options.batch_bytes, refuse)
+        kind = AmqpTarget if options.transport == "amqp" else Target
         access = self._access.get(path) or self._access[""]
-        return kind(path, access, terms.batch_bytes, needs_ids, refuse)
+        return kind(path, access, options.batch_bytes, needs_ids, refuse)
 
     def _stages(self) -> list[Staged]:
         targets = (*self._targets.values(), self._bad_target)
@@ -220,37 +220,37 @@ class TaskWrite:
 
     # --- rows that are not messages ------------------------------------------------------
 
-    def _refuse_letter(self, letter: Letter, condition: str, text: str) -> None:
-        self._refuse(letter.origin, condition, text)
+    def _refuse_message(self, message: RowMessage, condition: str, text: str) -> None:
+        self._refuse(message.origin, condition, text)
 
     def _refuse(self, origin: Any, condition: str, text: str) -> None:
         batch, row, path = origin
-        if self._terms.bad_row_queue is None:
+        if self._options.bad_row_queue is None:
             raise BulkError(
                 condition,
                 f"A row cannot be written to '{path}': {text} Correct it, or name a queue for such "
                 "rows with badRowQueue.",
                 False,
             )
-        room = self._terms.bad_row_bytes_max
+        room = self._options.bad_row_bytes_max
         self._bad.append(bad_row_message(batch, row, path, condition, text, room))
         self._bad_count += 1
         if len(self._bad) >= 1000:
             self._send_bad_rows()
 
     def _send_bad_rows(self) -> None:
-        path = self._terms.bad_row_queue
+        path = self._options.bad_row_queue
         if not self._bad or path is None:
             return
 
-        def fail(letter: Letter, condition: str, text: str) -> None:
+        def fail(message: RowMessage, condition: str, text: str) -> None:
             raise BulkError(condition, f"badRowQueue '{path}' refuses a bad row: {text}", False)
 
         if self._bad_target is None:
             self._bad_target = self._new_target(path, False, fail)
         bad, self._bad = self._bad, []
         for payload in bad:
-            self._bad_target.add(Letter(payload, None))
+            self._bad_target.add(RowMessage(payload, None))
         self._bad_target.flush()
 
 

@@ -99,9 +99,7 @@ class BatchReader(TaskReader):
 
     def _plans(self, reading: Reading, starts: dict[int, int]) -> Answers:
         options = reading.options
-        plans = reading.ask(
-            "plan", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
-        )
+        plans = reading.ask("plan", starts, retry_s=options.retry_s, sub_queue=options.sub_queue)
         return require(plans, "plan") if options.fails_on_data_loss else good(plans, "plan")
 
 
@@ -117,5 +115,5 @@ def _readings(options: SourceOptions) -> list[Reading]:
     """One for each entity; those that match a pattern share one token for the namespace."""
     if not options.patterns:
         return [Reading(options)]
-    access = Access(options.credentials, "", options.patience_s)
+    access = Access(options.credentials, "", options.retry_s)
     return [Reading(replace(options, entity=path), access) for path in matching_entities(options)]

@@ -61,7 +61,7 @@ class ClaimStream(StreamReader):
         limits = self._limits(limit, set(unsettled))
         number = SourceOffset.from_json(start).batch or 0
         name = f"batch {number}"
-        claimed = good(self._hold(name, limits, self.patience_s), "claim") if limits else {}
+        claimed = good(self._hold(name, limits, self.retry_s), "claim") if limits else {}
         counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
         if not counts:
             return start
@@ -78,7 +78,7 @@ class ClaimStream(StreamReader):
 
     def _status(self) -> Answers:
         fragments = self.reading.fragments()
-        found = self.reading.ask("status", fragments, patience_s=self.patience_s)
+        found = self.reading.ask("status", fragments, retry_s=self.retry_s)
         return good(found, "status")
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
@@ -103,23 +103,23 @@ class ClaimStream(StreamReader):
 
     # --- claims ---------------------------------------------------------------------------
 
-    def _change(self, action: str, about: Any, patience_s: float = 0.0, **fields: Any) -> Answers:
+    def _change(self, action: str, about: Any, retry_s: float = 0.0, **fields: Any) -> Answers:
         """Request a change of a claim of this run, or the claim itself."""
         self._take_over()
         return self.reading.ask(
             action,
             about,
-            patience_s=patience_s,
+            retry_s=retry_s,
             owner=self.options.claim_owner,
             epoch=self._epoch,
             **fields,
         )
 
-    def _hold(self, name: str, limits: dict[int, dict[str, int]], patience_s: float = 0) -> Answers:
+    def _hold(self, name: str, limits: dict[int, dict[str, int]], retry_s: float = 0) -> Answers:
         """Claim, and renew the claim from now on."""
         with self._renewal.paused():
             answers = self._change(
-                "claim", limits, patience_s, start=name, duration_ms=self.options.claim_ms
+                "claim", limits, retry_s, start=name, duration_ms=self.options.claim_ms
             )
         held = {i: a for i, a in answers.items() if a["error"] is None and a["count"]}
         self._held = (name, held)
@@ -143,7 +143,7 @@ class ClaimStream(StreamReader):
         if not indexes:
             return []
         with self._renewal.paused():
-            answers = self._change("settle", indexes, self.patience_s, start=name)
+            answers = self._change("settle", indexes, self.retry_s, start=name)
         lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
         if lost:
             owner = self.options.claim_owner
@@ -165,9 +165,9 @@ class ClaimStream(StreamReader):
         """Number this run above every other of the same owner."""
         if self._epoch:
             return
-        patience_s = self.options.patience_s
+        retry_s = self.options.retry_s
         fragments = self.reading.fragments()
-        found = self.reading.ask("claims", fragments, patience_s=patience_s)
+        found = self.reading.ask("claims", fragments, retry_s=retry_s)
         known = [
             claim["epoch"]
             for answer in good(found, "claims").values()
@@ -203,7 +203,7 @@ class ClaimStream(StreamReader):
     def _hold_again(self, name: str, counts: dict[int, int]) -> None:
         """Take over the complete claim of an earlier run; missing messages were taken by others."""
         limits = {i: {"messages": count, "bytes": BYTES_MAX} for i, count in counts.items()}
-        answers = self._hold(name, limits, self.options.patience_s)
+        answers = self._hold(name, limits, self.options.retry_s)
         held = good(answers, "claim", but_for=CLAIM_LOST)
         down = [index for index in counts if (answers[index]["error"] or {}).get("retryable")]
         if down:

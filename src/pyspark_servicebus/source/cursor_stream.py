@@ -58,7 +58,7 @@ class CursorStream(StreamReader):
         if self.options.mode == "cursor":
             standing = cursor_positions(self.reading)
             new = {index: n for index, n in positions.items() if index not in standing}
-            require(self._put(new, self.options.patience_s), "cursor")
+            require(self._put(new, self.options.retry_s), "cursor")
         return self._offset(positions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -105,7 +105,7 @@ class CursorStream(StreamReader):
         reported = self.reading.ask(
             "status",
             self.reading.fragments(),
-            patience_s=self.patience_s,
+            retry_s=self.retry_s,
             sub_queue=self.options.sub_queue,
         )
         return {index: answer["end"] for index, answer in good(reported, "status").items()}
@@ -143,7 +143,7 @@ class CursorStream(StreamReader):
         reported = self.reading.ask(
             "plan",
             starts,
-            patience_s=self.patience_s,
+            retry_s=self.retry_s,
             sub_queue=self.options.sub_queue,
             limits=limits,
         )
@@ -164,11 +164,11 @@ class CursorStream(StreamReader):
         for index in good(self._put(moved), "cursor"):
             self._placed[index] = moved[index]
 
-    def _put(self, positions: dict[int, int], patience_s: float = 0.0) -> Answers:
+    def _put(self, positions: dict[int, int], retry_s: float = 0.0) -> Answers:
         return self.reading.ask(
             "cursor.put",
             positions,
-            patience_s=patience_s,
+            retry_s=retry_s,
             name=self.options.cursor,
             retain_ms=self.options.retention_ms,
             retain_bytes=self.options.retention_bytes,

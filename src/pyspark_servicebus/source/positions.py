@@ -35,13 +35,13 @@ def ending_positions(reading: Reading) -> dict[int, int]:
 
 def positions_at(reading: Reading, timestamp_ms: int) -> dict[int, int]:
     """The number of the first message that was enqueued at or after a time, of every fragment."""
-    found = _told(reading, "find", timestamp_ms=timestamp_ms)
+    found = _answers(reading, "find", timestamp_ms=timestamp_ms)
     return {index: answer["number"] for index, answer in found.items()}
 
 
 def latest_positions(reading: Reading) -> dict[int, int]:
     """The number that the next message will have, of every fragment."""
-    found = _told(reading, "status", sub_queue=reading.options.sub_queue)
+    found = _answers(reading, "status", sub_queue=reading.options.sub_queue)
     return {index: answer["end"] for index, answer in found.items()}
 
 
@@ -50,13 +50,13 @@ def cursor_positions(reading: Reading) -> dict[int, int]:
     name = reading.options.cursor
     return {
         index: int(cursor["position"])
-        for index, answer in _told(reading, "cursors").items()
+        for index, answer in _answers(reading, "cursors").items()
         for cursor in answer["cursors"]
         if cursor["name"] == name
     }
 
 
-def _told(reading: Reading, action: str, **fields: object) -> Answers:
+def _answers(reading: Reading, action: str, **fields: object) -> Answers:
     indexes = reading.fragments()
-    patience_s = reading.options.patience_s
-    return require(reading.ask(action, indexes, patience_s=patience_s, **fields), action)
+    retry_s = reading.options.retry_s
+    return require(reading.ask(action, indexes, retry_s=retry_s, **fields), action)

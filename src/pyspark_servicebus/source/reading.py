@@ -11,7 +11,7 @@ from typing import Any, Final
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error, retried
+from pyspark_servicebus.errors import UNREACHABLE, Backoff, BulkError, reported_error, retried
 from pyspark_servicebus.options import SourceOptions
 
 Answers = dict[int, dict[str, Any]]
@@ -35,13 +35,13 @@ class Reading:
         """The access to the bus, opened when first needed."""
         if self._access is None:
             options = self.options
-            self._access = Access(options.credentials, options.entity, options.patience_s)
+            self._access = Access(options.credentials, options.entity, options.retry_s)
         return self._access
 
     def refresh(self) -> Entity:
         """Ask the bus again where the fragments are; waits for an unreachable one."""
         options = self.options
-        self._entity = retried(options.patience_s, lambda: discover(self.access, options.entity))
+        self._entity = retried(options.retry_s, lambda: discover(self.access, options.entity))
         return self._entity
 
     @property
@@ -90,7 +90,7 @@ class Reading:
         action: str,
         about: Mapping[int, Any] | Iterable[int],
         *,
-        patience_s: float = 0.0,
+        retry_s: float = 0.0,
         **fields: Any,
     ) -> Answers:
         """Send one action to all workers concerned; returns an answer for every fragment.
@@ -100,12 +100,12 @@ class Reading:
         """
         values = about if isinstance(about, Mapping) else None
         missing = list(about)
-        patience = Patience(patience_s)
+        backoff = Backoff(retry_s)
         answers: Answers = {}
         while True:
             answers.update(self._ask_once(action, missing, values, fields))
             missing = [index for index in missing if _may_work_later(answers[index])]
-            if not missing or not patience.wait():
+            if not missing or not backoff.wait():
                 return answers
             self.refresh()
 

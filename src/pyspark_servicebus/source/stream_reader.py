@@ -101,13 +101,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return messages, byte_count
 
     @property
-    def patience_s(self) -> float:
+    def retry_s(self) -> float:
         """How long to wait for an unreachable fragment when planning.
 
         A continuous query tries again at its next trigger; one that ends when nothing waits would
         end without it.
         """
-        return self.options.patience_s if self._takes_what_is_there else 0.0
+        return self.options.retry_s if self._takes_what_is_there else 0.0
 
     def is_worth_it(self, waiting: int) -> bool:
         """Whether this many messages are enough for a batch, or have waited long enough."""

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, DataLoss, LossAdvice, Patience
+from pyspark_servicebus.errors import UNREACHABLE, Backoff, BulkError, DataLoss, LossAdvice
 from pyspark_servicebus.source.decode import Decoder
 from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
@@ -151,7 +151,7 @@ def _read_piece(
     """
     access, part, location = partition.access, piece.part, piece.location
     flight = flight_of(piece.entity, access)
-    patience = Patience(access.patience_s)
+    backoff = Backoff(access.retry_s)
     first = part.first
     while True:
         try:
@@ -165,10 +165,10 @@ def _read_piece(
                     first = reported["next"]
                 elif batch.num_rows:
                     first = (batch.column(0)[-1].as_py() & SEQUENCE_MAX) + 1
-                patience.renew()
+                backoff.reset()
             return
         except BulkError as error:
-            patience.bear(error)
+            backoff.wait_or_raise(error)
         location = _where(access, piece)
 
 

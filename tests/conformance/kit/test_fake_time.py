@@ -178,10 +178,10 @@ def test_connections_and_tokens_outlive_a_year(
 def test_a_fault_ends_in_its_own_time(namespace: Namespace) -> None:
     namespace.faults.store_down(lasting="30s")
     namespace.clock.advance("10s")
-    (standing,) = namespace.faults.standing()
-    assert standing["left_ms"] <= 20_000
+    (active,) = namespace.faults.active()
+    assert active["left_ms"] <= 20_000
     namespace.clock.advance("20s")
-    assert namespace.faults.standing() == []
+    assert namespace.faults.active() == []
 
 
 def test_a_week_of_one_namespace_is_nothing_to_another(

@@ -158,8 +158,8 @@ def test_faults_are_of_one_namespace(kit_server: Server, namespace: Namespace) -
         for one in (namespace, other):
             one.create_queue("orders")
         with namespace.faults.store_down():
-            assert [fault["kind"] for fault in namespace.faults.standing()] == ["store"]
-            assert other.faults.standing() == []
+            assert [fault["kind"] for fault in namespace.faults.active()] == ["store"]
+            assert other.faults.active() == []
             send(other, "orders", "x")
             with pytest.raises(ServiceBusError):
                 send(namespace, "orders", "x")
@@ -188,7 +188,7 @@ def test_a_reset_empties_a_namespace(kit_server: Server, namespace: Namespace) -
         other.create_queue("orders")
         namespace.reset()
         assert namespace.entities() == []
-        assert namespace.faults.standing() == []
+        assert namespace.faults.active() == []
         assert other.entities() == ["orders"]
 
 

@@ -28,7 +28,7 @@ def test_reset_brings_them_back(namespace, reset, faults):
     namespace.delete_entity("declared")
     reset()
     assert namespace.entities() == ["declared"]
-    assert faults.standing() == []
+    assert faults.active() == []
 
 def test_the_string_and_the_certificate(connection_string, ca_file, namespace):
     assert f"SharedAccessKeyName={namespace.name};" in connection_string

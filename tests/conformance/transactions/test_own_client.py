@@ -11,7 +11,7 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.bus import Bus
 from partibus.client.connection_string import parse_connection_string
 from partibus.client.message import IncomingMessage, OutgoingMessage
-from partibus.client.transactions import Fate, Move, TransactedLinks
+from partibus.client.transactions import Move, TransactedLinks, TransactionOutcome
 from support.server import ServerProcess
 
 DEAD = rejected(AmqpError("com.microsoft:dead-letter", "", {"DeadLetterReason": "sour"}))
@@ -56,7 +56,7 @@ async def test_dead_letters_are_moved_each_in_a_transaction(
         moves[0].sender = own
         moves[1].sender = None
         await links.carry_out(moves)
-        assert {move.fate for move in moves} == {Fate.COMMITTED}
+        assert {move.outcome for move in moves} == {TransactionOutcome.COMMITTED}
         assert await bodies(bus, dead) == []
         assert await bodies(bus, source) == [b"0"]
         # Where the target is in another store, what was sent arrives a moment after the commit.
@@ -80,7 +80,10 @@ async def test_a_refused_part_leaves_the_others_alone(
         payloads = [OutgoingMessage(body=b"new", partition_key=k).encode() for k in (key, other)]
         moves = [Move(m, sender, p) for m, p in zip(found, payloads, strict=True)]
         await links.carry_out(moves)
-        assert [move.fate for move in moves] == [Fate.COMMITTED, Fate.ROLLED_BACK]
+        assert [move.outcome for move in moves] == [
+            TransactionOutcome.COMMITTED,
+            TransactionOutcome.ROLLED_BACK,
+        ]
         assert "in one partition" in str(moves[1].error)
         assert await bodies(bus, queue) == [b"new"]
         assert await bodies(bus, f"{queue}/$DeadLetterQueue") == [b"1"]
@@ -99,6 +102,6 @@ async def test_a_lost_lock_sends_nothing(server: ServerProcess, queues: Queues) 
         sender = await links.sender(target)
         move = Move(message, sender, OutgoingMessage(body=b"two").encode())
         await links.carry_out([move])
-        assert move.fate is Fate.ROLLED_BACK
+        assert move.outcome is TransactionOutcome.ROLLED_BACK
         assert await bodies(bus, target) == []
         assert await bodies(bus, dead) == []

@@ -18,7 +18,7 @@ from adversity.waiting import wait_until
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.sink.delivery import Letter, Target
+from pyspark_servicebus.sink.delivery import RowMessage, Target
 from spark.nodes.balancer import Balancer
 from support.cluster import ClusterNode, TestCluster
 from support.json_admin import JsonAdmin
@@ -112,7 +112,7 @@ class Stand:
         options = source_options(self.options(queue), is_stream=False)
         target = Target(queue, Access(options.credentials, queue, LONG_S), 1 << 20, False, _refuse)
         for body in bodies:
-            target.add(Letter(OutgoingMessage(body=body.encode()).encode(), None))
+            target.add(RowMessage(OutgoingMessage(body=body.encode()).encode(), None))
         target.flush()
         assert target.accepted == count
         return bodies
@@ -137,7 +137,7 @@ class Stand:
         wait_until(lambda: self.left(queue) == expected, f"{queue} has {expected}", seconds=LONG_S)
 
 
-def _refuse(letter: Letter, condition: str, text: str) -> None:
+def _refuse(message: RowMessage, condition: str, text: str) -> None:
     raise AssertionError(f"a message was refused: {condition}: {text}")
 
 

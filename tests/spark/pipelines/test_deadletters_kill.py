@@ -146,7 +146,7 @@ def work_on(letters: Letters) -> EntityWork:
         rules=(Rule(name="even", action="resubmit"), Rule(name="odd", action="park")),
         goals={0: own, 1: other},
         wait_s=40,
-        patience_s=60,
+        retry_s=60,
     )
 
 

@@ -10,7 +10,7 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun, forget
-from pyspark_servicebus.sink.delivery import Letter
+from pyspark_servicebus.sink.delivery import RowMessage
 from pyspark_servicebus.sink.staging import Home
 from spark.bus import Bus
 from spark.killing import QUEUE, killable_bus
@@ -25,7 +25,7 @@ def home_of(bus: Bus, queue: str) -> Home:
     return RUN.home(queue, 3, Access(credentials, queue, 20.0))
 
 
-def refuse(letter: Letter, condition: str, text: str) -> None:
+def refuse(letter: RowMessage, condition: str, text: str) -> None:
     raise AssertionError(text)
 
 
@@ -41,7 +41,7 @@ def send(writer: FragmentWriter, numbers: range, in_groups_of: int) -> None:
         if number % in_groups_of == 0:
             writer.publish()
         payload = OutgoingMessage(body=b"%d" % number, message_id=str(number)).encode()
-        writer.add(Letter(payload, number), FRAGMENT + number)
+        writer.add(RowMessage(payload, number), FRAGMENT + number)
 
 
 def arrived(bus: Bus, queue: str, numbers: range) -> None:

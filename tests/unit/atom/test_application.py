@@ -3,7 +3,7 @@
 import pytest
 
 from partibus.atom.application import is_management
-from partibus.atom.counts import Figures
+from partibus.atom.counts import EntityCounts
 from partibus.atom.documents import Caller
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import FilterType, QueueSpec, SubscriptionSpec, TopicSpec
@@ -60,7 +60,7 @@ async def test_the_message_size_stays_open_when_it_is_sent_back(bench: Managemen
 @pytest.mark.rule("CNT-1", "SEED-62")
 async def test_figures_are_those_of_the_workers(bench: ManagementBench) -> None:
     bench.catalog.create("q", QueueSpec())
-    bench.figured.by_path["q"] = Figures(
+    bench.counted.by_path["q"] = EntityCounts(
         active=1,
         dead_letter=2,
         scheduled=4,
@@ -95,7 +95,7 @@ async def test_only_what_is_shown_is_counted(bench: ManagementBench) -> None:
     for number in range(5):
         bench.catalog.create(f"q{number}", QueueSpec())
     await bench.ask("GET", "/$Resources/queues", query="api-version=2021-05&$skip=1&$top=2")
-    assert bench.figured.asked == [["q1", "q2"]]
+    assert bench.counted.asked == [["q1", "q2"]]
 
 
 @pytest.mark.parametrize(

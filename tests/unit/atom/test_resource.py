@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.atom.resource import Resource, Sort, parse_resource, rule_path, url_path
+from partibus.atom.resource import Resource, ResourceKind, parse_resource, rule_path, url_path
 from partibus.domain.errors import ArgumentError
 
 
@@ -10,38 +10,38 @@ from partibus.domain.errors import ArgumentError
 @pytest.mark.parametrize(
     ("raw", "sort", "entity", "subscription", "rule"),
     [
-        (b"/q", Sort.ENTITY, "q", "", ""),
-        (b"/a/b/c", Sort.ENTITY, "a/b/c", "", ""),
-        (b"/a%2Fb", Sort.ENTITY, "a/b", "", ""),
-        (b"/q/", Sort.ENTITY, "q", "", ""),
-        (b"/$Resources/Queues", Sort.QUEUES, "", "", ""),
-        (b"/$resources/topics/", Sort.TOPICS, "", "", ""),
-        (b"/%24Resources/queues", Sort.QUEUES, "", "", ""),
-        (b"/$resources/other", Sort.ENTITY, "$resources/other", "", ""),
-        (b"/$namespaceinfo", Sort.NAMESPACE, "", "", ""),
-        (b"/$NamespaceInfo", Sort.NAMESPACE, "", "", ""),
-        (b"/t/Subscriptions/", Sort.SUBSCRIPTIONS, "t", "", ""),
-        (b"/a/b/subscriptions", Sort.SUBSCRIPTIONS, "a/b", "", ""),
-        (b"/t/subscriptions/s", Sort.SUBSCRIPTION, "t", "s", ""),
-        (b"/a%2Fb/subscriptions/s", Sort.SUBSCRIPTION, "a/b", "s", ""),
-        (b"/t/subscriptions/s/Rules/", Sort.RULES, "t", "s", ""),
-        (b"/t/Subscriptions/s/rules/r", Sort.RULE, "t", "s", "r"),
-        (b"/t/subscriptions/s/rules/$Default", Sort.RULE, "t", "s", "$Default"),
-        (b"/t/subscriptions/rules", Sort.SUBSCRIPTION, "t", "rules", ""),
-        (b"/subscriptions", Sort.ENTITY, "subscriptions", "", ""),
-        (b"/rules", Sort.ENTITY, "rules", "", ""),
-        (b"/", Sort.ENTITY, "", "", ""),
+        (b"/q", ResourceKind.ENTITY, "q", "", ""),
+        (b"/a/b/c", ResourceKind.ENTITY, "a/b/c", "", ""),
+        (b"/a%2Fb", ResourceKind.ENTITY, "a/b", "", ""),
+        (b"/q/", ResourceKind.ENTITY, "q", "", ""),
+        (b"/$Resources/Queues", ResourceKind.QUEUES, "", "", ""),
+        (b"/$resources/topics/", ResourceKind.TOPICS, "", "", ""),
+        (b"/%24Resources/queues", ResourceKind.QUEUES, "", "", ""),
+        (b"/$resources/other", ResourceKind.ENTITY, "$resources/other", "", ""),
+        (b"/$namespaceinfo", ResourceKind.NAMESPACE, "", "", ""),
+        (b"/$NamespaceInfo", ResourceKind.NAMESPACE, "", "", ""),
+        (b"/t/Subscriptions/", ResourceKind.SUBSCRIPTIONS, "t", "", ""),
+        (b"/a/b/subscriptions", ResourceKind.SUBSCRIPTIONS, "a/b", "", ""),
+        (b"/t/subscriptions/s", ResourceKind.SUBSCRIPTION, "t", "s", ""),
+        (b"/a%2Fb/subscriptions/s", ResourceKind.SUBSCRIPTION, "a/b", "s", ""),
+        (b"/t/subscriptions/s/Rules/", ResourceKind.RULES, "t", "s", ""),
+        (b"/t/Subscriptions/s/rules/r", ResourceKind.RULE, "t", "s", "r"),
+        (b"/t/subscriptions/s/rules/$Default", ResourceKind.RULE, "t", "s", "$Default"),
+        (b"/t/subscriptions/rules", ResourceKind.SUBSCRIPTION, "t", "rules", ""),
+        (b"/subscriptions", ResourceKind.ENTITY, "subscriptions", "", ""),
+        (b"/rules", ResourceKind.ENTITY, "rules", "", ""),
+        (b"/", ResourceKind.ENTITY, "", "", ""),
     ],
 )
-def test_paths(raw: bytes, sort: Sort, entity: str, subscription: str, rule: str) -> None:
+def test_paths(raw: bytes, sort: ResourceKind, entity: str, subscription: str, rule: str) -> None:
     resource = parse_resource(raw)
-    assert (resource.sort, resource.entity) == (sort, entity)
+    assert (resource.kind, resource.entity) == (sort, entity)
     assert (resource.subscription, resource.rule) == (subscription, rule)
 
 
 def test_the_path_of_the_catalog() -> None:
     assert parse_resource(b"/T/subscriptions/S/rules/r").entity_path == "T/Subscriptions/S"
-    assert Resource(Sort.ENTITY, "q", "q").entity_path == "q"
+    assert Resource(ResourceKind.ENTITY, "q", "q").entity_path == "q"
 
 
 @pytest.mark.parametrize("raw", [b"/%ff", b"/a%00b", b"/a%0Ab", b"/a%1B"])

@@ -47,7 +47,7 @@ async def test_a_node_cannot_claim_the_number_of_another(
     for task in starting:
         task.cancel()
     await asyncio.gather(*starting, return_exceptions=True)
-    assert not one.peers._guests
+    assert not one.peers._inbound
     assert one.peers.lost_workers() == [2]
 
 
@@ -58,10 +58,10 @@ async def test_who_was_let_in_under_a_false_number_is_seen_off(cluster: Cluster)
     false_two = Node(2, cluster.directory(3), cluster.nodes)
     cluster.made.append(false_two)
     await start(one, false_two)
-    assert one.peers._guests, "the table did not have the number yet"
+    assert one.peers._inbound, "the table did not have the number yet"
     names[2] = "node-2"
     one.group.changed()
-    await until(lambda: not one.peers._guests)
+    await until(lambda: not one.peers._inbound)
 
 
 async def test_a_node_of_the_release_before_has_no_name(cluster: Cluster) -> None:

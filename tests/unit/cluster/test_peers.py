@@ -179,8 +179,8 @@ async def test_one_that_says_nothing_is_taken_for_lost(
     monkeypatch.setattr(peers_module, "PING_S", 0.01)
     monkeypatch.setattr(peers_module, "SILENCE_S", 0.05)
     ports = Ports()
-    for guest in two.peers._guests:
-        guest.channel.receive = lambda rows: None
+    for inbound in two.peers._inbound:
+        inbound.channel.receive = lambda rows: None
     one.far().submit(Enqueue(ports, [NewMessage(b"hello", -1)], [1], 5))
     await until(lambda: bool(ports.refusals))
     assert isinstance(ports.refusals[0][1], OperationTimeout)
@@ -195,8 +195,8 @@ async def test_the_end_of_a_silent_connection_does_not_end_the_next_one(
     monkeypatch.setattr(caller.channel, "abort", lambda: None)
     monkeypatch.setattr(peers_module, "PING_S", 0.01)
     monkeypatch.setattr(peers_module, "SILENCE_S", 0.05)
-    for guest in two.peers._guests:
-        guest.channel.receive = lambda rows: None
+    for inbound in two.peers._inbound:
+        inbound.channel.receive = lambda rows: None
     await until(lambda: caller not in one.peers._callers and bool(one.peers._callers))
     caller.channel.connection_lost(None)
     assert one.peers.lost_workers() == []
@@ -232,8 +232,8 @@ async def test_a_slow_answer_is_not_waited_for(
 ) -> None:
     one, two = workers
     monkeypatch.setattr(peers_module, "ANSWER_S", 0.01)
-    for guest in two.peers._guests:
-        guest.channel.receive = lambda rows: None
+    for inbound in two.peers._inbound:
+        inbound.channel.receive = lambda rows: None
     with pytest.raises(OperationTimeout, match="did not answer 'anything'"):
         await one.control.ask(1, "anything", {})
 

@@ -201,13 +201,13 @@ async def test_a_node_that_hangs_is_delivered_nothing_more(cluster: Cluster) -> 
     del cluster.nodes[2]
     one.group.changed()
     await until(lambda: not machine.state.main.waiting)
-    assert not one.peers._guests
+    assert not one.peers._inbound
 
 
 async def test_a_machine_that_is_cut_off_is_noticed_at_both_ends(cluster: Cluster) -> None:
     one, two = await cluster.pair()
-    (caller,), (guest,) = one.peers._callers, two.peers._guests
-    for channel in (caller.channel, guest.channel):
+    (caller,), (inbound,) = one.peers._callers, two.peers._inbound
+    for channel in (caller.channel, inbound.channel):
         assert channel._transport is not None
         sock = channel._transport.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -222,7 +222,7 @@ async def test_a_node_of_another_authority_is_refused(
     other = Cluster(tmp_path / "other")
     await _knock(one, other.directory(2))
     assert "is not signed by the authority of this cluster" in caplog.text
-    assert not one.peers._guests
+    assert not one.peers._inbound
 
 
 async def test_an_expired_certificate_is_refused(
@@ -234,7 +234,7 @@ async def test_an_expired_certificate_is_refused(
     make_node(cluster.directory(1), old, "node-2", ManualClock(1_000_000_000_000))
     await _knock(one, old)
     assert "its certificate has expired" in caplog.text
-    assert not one.peers._guests
+    assert not one.peers._inbound
 
 
 async def test_who_shows_no_certificate_is_refused(

@@ -83,8 +83,8 @@ def test_listeners_are_called_once_for_each_difference() -> None:
     calls: list[int] = []
     for read in (table(lane0=None), table(lane0=None), table(lane0=2)):
         view.looked(read)
-        view.tell(lambda: calls.append(1))
+        view.notify(lambda: calls.append(1))
     assert len(calls) == 2
     clock.advance_ms(SERVE_MS)
-    view.tell(lambda: calls.append(1))
+    view.notify(lambda: calls.append(1))
     assert len(calls) == 3, "it may not serve any more"

@@ -22,7 +22,7 @@ from partibus.amqp.codec.types import Described, Symbol, Timestamp, UByte, UInt,
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.fragment.message import Held, MessageState, Overlay
 from partibus.message.envelope import Stored, to_delivery, to_peeked, to_stored
-from partibus.message.forwarded import Journey, to_forwarded
+from partibus.message.forwarded import Hop, to_forwarded
 from partibus.message.overlay import overlay_pairs
 
 DATA = b"\x00\x53\x75\xa0\x05hello"
@@ -275,7 +275,7 @@ def test_delivery_annotations_and_footer_arrive(payload: bytes, token: bytes) ->
         to_delivery(stored, held(), 77, token),
         to_delivery(stored, held(expires_ms=31_000, overlay=Overlay(reason="why")), 77, token),
         to_delivery(
-            to_forwarded(stored, Journey(5, Overlay(reason="why")), False).body, held(), 77, token
+            to_forwarded(stored, Hop(5, Overlay(reason="why")), False).body, held(), 77, token
         ),
     ):
         items = delivery_annotations(out)
@@ -306,7 +306,7 @@ def test_delivery_annotations_leave_the_header_as_it_was() -> None:
 def test_the_header_says_what_its_sender_said_and_no_more(fields: list[object]) -> None:
     for sent in (fields, fields[:3], fields[:1]):
         stored = to_stored(encode_value(Described(ULong(0x70), sent)) + DATA).body
-        for body in (stored, to_forwarded(stored, Journey(5), False).body):
+        for body in (stored, to_forwarded(stored, Hop(5), False).body):
             received, _ = decode_value(to_delivery(body, held(), 77, TOKEN), 0, 40)
             assert isinstance(received, Described)
             assert received.value == [*sent, *[None] * (4 - len(sent)), UInt(2)]

@@ -12,7 +12,7 @@ from partibus.amqp.codec.sections import (
 from partibus.domain.moments import MOMENT_MS_MAX, MOMENT_MS_MIN
 from partibus.fragment.message import Held, Overlay
 from partibus.message.envelope import Stored, to_delivery, to_peeked, to_stored
-from partibus.message.forwarded import Journey, to_forwarded
+from partibus.message.forwarded import Hop, to_forwarded
 from partibus.message.lifetime import LIFE_MS_MAX, WORD_FOREVER, WORD_LONG
 
 DATA = b"\x00\x53\x75\xa0\x05hello"
@@ -90,7 +90,7 @@ def test_a_long_life_is_given_by_the_times(life_ms: int, header_ms: int) -> None
 
 def test_a_long_life_goes_on_to_another_entity() -> None:
     new = to_stored(message(WORD_FOREVER, CREATED_MS, CREATED_MS + 100 * DAY_MS))
-    gone = to_forwarded(new.body, Journey(7, Overlay(b"", "why")), False)
+    gone = to_forwarded(new.body, Hop(7, Overlay(b"", "why")), False)
     assert gone.ttl_ms == Stored(gone.body).ttl_ms == 100 * DAY_MS
 
 

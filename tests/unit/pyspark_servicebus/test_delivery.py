@@ -6,7 +6,7 @@ from partibus.client.message import OutgoingMessage
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.bus import Entity
 from pyspark_servicebus.errors import BulkError
-from pyspark_servicebus.sink.delivery import Letter, by_owner
+from pyspark_servicebus.sink.delivery import RowMessage, by_owner
 
 PLACES = {0: "a", 1: "b", 2: None, 3: "b"}
 
@@ -15,10 +15,12 @@ def entity(locations: dict[int, str | None], detects_duplicates: bool = False) -
     return Entity("q", 1, "queue", False, detects_duplicates, 1 << 20, locations)
 
 
-def letters(count: int, **fields: str) -> list[Letter]:
+def letters(count: int, **fields: str) -> list[RowMessage]:
     texts = {name: value.format for name, value in fields.items()}
     return [
-        Letter(OutgoingMessage(body=b"%d" % n, **{k: v(n) for k, v in texts.items()}).encode(), n)
+        RowMessage(
+            OutgoingMessage(body=b"%d" % n, **{k: v(n) for k, v in texts.items()}).encode(), n
+        )
         for n in range(count)
     ]
 

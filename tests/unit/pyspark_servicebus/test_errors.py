@@ -1,4 +1,4 @@
-"""Errors of the bus in its own words, and patience with it."""
+"""Errors of the bus in its own words, and backoff with it."""
 
 import re
 
@@ -7,12 +7,12 @@ from pyspark.errors import PySparkException
 
 from pyspark_servicebus import errors
 from pyspark_servicebus.errors import (
+    Backoff,
     BulkError,
     CheckpointError,
     ClaimLost,
     DataLoss,
     LossAdvice,
-    Patience,
     ServiceBusError,
     UnreadableMessage,
     condition_of,
@@ -62,48 +62,48 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def test_pauses_grow_until_the_time_is_up(watch: Watch) -> None:
-    patience = Patience(10.0)
+    backoff = Backoff(10.0)
     busy = BulkError("com.microsoft:server-busy", "Busy.", True)
     with pytest.raises(BulkError, match="Busy"):
         while True:
-            patience.bear(busy)
+            backoff.wait_or_raise(busy)
     assert watch.pauses[:6] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
     assert 8 <= watch.now_s <= 10
-    patience.renew()
-    patience.bear(busy)
+    backoff.reset()
+    backoff.wait_or_raise(busy)
     assert watch.pauses[-1] == 0.1
 
 
 def test_what_is_final_is_not_tried_again(watch: Watch) -> None:
     with pytest.raises(BulkError):
-        Patience(10.0).bear(BulkError("amqp:not-found", "No.", False))
+        Backoff(10.0).wait_or_raise(BulkError("amqp:not-found", "No.", False))
     with pytest.raises(BulkError):
-        Patience(0.0).bear(BulkError("com.microsoft:server-busy", "Busy.", True))
+        Backoff(0.0).wait_or_raise(BulkError("com.microsoft:server-busy", "Busy.", True))
     assert watch.pauses == []
 
 
 def test_a_busy_bus_is_left_alone_for_as_long_as_it_asks(watch: Watch) -> None:
-    patience = Patience(10.0)
+    backoff = Backoff(10.0)
     text = "The entity is being throttled. Error code: 50009. Please wait 3 seconds and try again."
     busy = BulkError("com.microsoft:server-busy", text, True)
     with pytest.raises(BulkError, match="throttled"):
         while True:
-            patience.bear(busy)
+            backoff.wait_or_raise(busy)
     assert watch.pauses == [3.0, 3.0, 3.0]
 
 
 def test_a_claim_that_is_gone_may_come_back_for_a_while(watch: Watch) -> None:
-    patience = Patience(60.0)
+    backoff = Backoff(60.0)
     lost = ClaimLost(errors.CLAIM_LOST, "Gone.", False)
     watch.now_s = 30.0  # the bus was away
     with pytest.raises(ClaimLost):
         while True:
-            patience.bear(lost)
+            backoff.wait_or_raise(lost)
     assert 40 <= watch.now_s <= 42
-    patience.renew()
-    patience.bear(lost)
+    backoff.reset()
+    backoff.wait_or_raise(lost)
     with pytest.raises(ClaimLost):
-        Patience(0.0).bear(lost)
+        Backoff(0.0).wait_or_raise(lost)
 
 
 ONE_OF_EACH = [

@@ -40,7 +40,7 @@ def test_names_are_read_in_any_case() -> None:
         ("claimDuration", "2m", "claim_ms", 120_000),
         ("claimDuration", "1", "claim_ms", 1000),
         ("retention", "12h", "retention_ms", 43_200_000),
-        ("retryDuration", "1500ms", "patience_s", 1.5),
+        ("retryDuration", "1500ms", "retry_s", 1.5),
         ("maxBytesPerTrigger", "3MiB", "bytes_per_trigger", 3 << 20),
         ("maxBytesPerTrigger", "2g", "bytes_per_trigger", 2 << 30),
         ("maxBytesPerTrigger", "100", "bytes_per_trigger", 100),

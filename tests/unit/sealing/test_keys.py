@@ -13,8 +13,8 @@ from partibus.sealing.keys import (
     change_user_key,
     key_from_command,
     key_from_file,
-    make_vault,
-    open_vault,
+    make_data_key,
+    open_data_key,
 )
 
 KEY = bytes(range(32))
@@ -47,26 +47,26 @@ def test_a_file_or_command_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def test_the_vault_opens_with_its_key_alone(tmp_path: Path) -> None:
-    piece = make_vault(tmp_path, KEY).store_sealer(0).seal(b"x", b"p")
-    assert open_vault(tmp_path, KEY).store_sealer(0).open(piece, b"p") == b"x"
+    piece = make_data_key(tmp_path, KEY).store_sealer(0).seal(b"x", b"p")
+    assert open_data_key(tmp_path, KEY).store_sealer(0).open(piece, b"p") == b"x"
     with pytest.raises(ConfigError, match="does not open"):
-        open_vault(tmp_path, OTHER)
+        open_data_key(tmp_path, OTHER)
     assert stat.S_IMODE((tmp_path / KEY_FILE_NAME).stat().st_mode) == 0o600
 
 
 def test_the_key_is_changed_and_the_data_stays(tmp_path: Path) -> None:
-    piece = make_vault(tmp_path, KEY).catalog_sealer().seal(b"x", b"p")
+    piece = make_data_key(tmp_path, KEY).catalog_sealer().seal(b"x", b"p")
     change_user_key(tmp_path, KEY, OTHER)
-    assert open_vault(tmp_path, OTHER).catalog_sealer().open(piece, b"p") == b"x"
+    assert open_data_key(tmp_path, OTHER).catalog_sealer().open(piece, b"p") == b"x"
     with pytest.raises(ConfigError, match="does not open"):
-        open_vault(tmp_path, KEY)
+        open_data_key(tmp_path, KEY)
     with pytest.raises(ConfigError, match="does not open"):
         change_user_key(tmp_path, KEY, KEY)
 
 
 def test_a_damaged_key_file_is_said(tmp_path: Path) -> None:
-    make_vault(tmp_path, KEY)
+    make_data_key(tmp_path, KEY)
     file = tmp_path / KEY_FILE_NAME
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(StoreCorrupt, match="damaged"):
-        open_vault(tmp_path, KEY)
+        open_data_key(tmp_path, KEY)

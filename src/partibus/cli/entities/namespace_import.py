@@ -70,7 +70,7 @@ class Import:
             field.key: declared.fields[field.key]
             for field in PROPERTIES[declared.kind]
             if field.key in declared.fields
-            and _told(found.get(field.key, "")) != _told(declared.fields[field.key])
+            and _normalised(found.get(field.key, "")) != _normalised(declared.fields[field.key])
         }
         rules = self._rules(declared) if declared.kind == "subscription" else {}
         wanted = {rule["name"]: rule for rule in declared.rules}
@@ -102,6 +102,6 @@ class Import:
             self._atom.delete_rule(topic, name, DEFAULT_RULE)
 
 
-def _told(value: object) -> object:
+def _normalised(value: object) -> object:
     """A value as both sides write it: forwarding addresses have a host on one side only."""
     return local_path(value).lower() if isinstance(value, str) and "://" in value else value

@@ -41,10 +41,10 @@ def show(data: Data = None, config: Config = None, json: AsJson = False) -> None
     """Show the certificate that `partibus serve` serves, and how to have clients trust it."""
     settings = _settings(data, config)
     if settings.tls_cert is not None and settings.tls_key is not None:
-        _tell(settings.tls_cert, settings.tls_key, settings.tls_cert, json)
+        _show(settings.tls_cert, settings.tls_key, settings.tls_cert, json)
     else:
         authority = _authority(settings)
-        _tell(authority.server_path, authority.server_key_path, authority.ca_path, json)
+        _show(authority.server_path, authority.server_key_path, authority.ca_path, json)
 
 
 @app.command()
@@ -60,7 +60,7 @@ def create(
     settings = _settings(data, config)
     authority = _authority(settings)
     _issue(authority, (*certificate_names(settings.host), *(name or ())))
-    _tell(authority.server_path, authority.server_key_path, authority.ca_path, json)
+    _show(authority.server_path, authority.server_key_path, authority.ca_path, json)
 
 
 @app.command()
@@ -82,7 +82,7 @@ def renew(
     authority = _authority(settings)
     names = authority.noted_names() or certificate_names(settings.host)
     _issue(authority, names, new_authority=ca)
-    _tell(authority.server_path, authority.server_key_path, authority.ca_path, json)
+    _show(authority.server_path, authority.server_key_path, authority.ca_path, json)
 
 
 def _settings(data: Path | None, config: Path | None) -> "ServeSettings":
@@ -112,7 +112,7 @@ def _issue(
         authority.issue(names, new_authority=new_authority)
 
 
-def _tell(certificate: Path, key: Path, ca: Path, json: bool) -> None:
+def _show(certificate: Path, key: Path, ca: Path, json: bool) -> None:
     from partibus.listener.served_certificate import WARNING_DAYS
 
     answer = _facts(certificate, key, ca)

@@ -40,16 +40,16 @@ def advance(
     When it returns, expired locks are free, due scheduled messages are active, expired messages
     are gone, and idle entities are deleted.
     """
-    _tell(server_at(place).ask("POST", "/clock/advance", {"by": by}), json)
+    _show(server_at(place).ask("POST", "/clock/advance", {"by": by}), json)
 
 
 @app.command()
 @on_server
 def show(place: "Place", json: AsJson = False) -> None:
     """Show the current time of messages and entities."""
-    _tell(server_at(place).ask("GET", "/clock"), json)
+    _show(server_at(place).ask("GET", "/clock"), json)
 
 
-def _tell(answer: dict[str, Any], json: bool) -> None:
+def _show(answer: dict[str, Any], json: bool) -> None:
     ahead = format_span(answer["advanced_ms"])
     print_answer(answer, json, f"{answer['now']}, {ahead} ahead of the machine")

@@ -47,7 +47,7 @@ async def doctor(
     async for finding in diagnose(place, entity):
         findings.append(finding)
         if not json:
-            _tell(finding)
+            _print(finding)
     failed = [finding for finding in findings if finding.status == "fail"]
     if json:
         shown = [
@@ -61,7 +61,7 @@ async def doctor(
         raise typer.Exit(failed[0].exit_code)
 
 
-def _tell(finding: "Finding") -> None:
+def _print(finding: "Finding") -> None:
     mark, colour = _MARKS[finding.status]
     typer.echo(f"{typer.style(mark, fg=colour)}  {finding.check:<18} {finding.text}")
     if finding.advice:

@@ -82,15 +82,15 @@ def copy(
     """
     from partibus.cli.failures import reported_offline
     from partibus.server.copying.copy import compare_buses, copy_bus
-    from partibus.server.copying.ends import Named
+    from partibus.server.copying.ends import GivenPlace
 
-    origin = Named(
+    origin = GivenPlace(
         place=source,
         stores=tuple(from_store or ()),
         key_file=encryption_key_file,
         key_command=encryption_key_command,
     )
-    other = Named(place=target, stores=tuple(to_store or ()))
+    other = GivenPlace(place=target, stores=tuple(to_store or ()))
     watcher = _Bars()
     with reported_offline():
         if verify_only:

@@ -75,50 +75,53 @@ def view(message: ReceivedMessage) -> IncomingMessage:
 Show = Callable[[IncomingMessage], None]
 
 
-async def receive_each(bus: Bus, wish: Reception, show: Show) -> None:
+async def receive_each(bus: Bus, reception: Reception, show: Show) -> None:
     """Receive, show and settle, round after round."""
-    async with open_receiver(bus, wish) as receiver:
+    async with open_receiver(bus, reception) as receiver:
         if receiver is None:
             return
-        async for messages in rounds(receiver, wish.count, wish.wait_s):
+        async for messages in rounds(receiver, reception.count, reception.wait_s):
             try:
                 for message in messages:
                     show(view(message))
             except BaseException:
                 receiver.release(messages)
                 raise
-            await receiver.settle(messages, wish.outcome())
+            await receiver.settle(messages, reception.outcome())
 
 
-async def receive_deferred(bus: Bus, wish: Reception, numbers: list[int], show: Show) -> None:
+async def receive_deferred(bus: Bus, reception: Reception, numbers: list[int], show: Show) -> None:
     """The same for deferred messages, through the management node."""
-    management = await bus.management(wish.path)
+    management = await bus.management(reception.path)
     found = await management.receive_deferred(
-        numbers, delete=wish.delete, session_id=wish.session_id
+        numbers, delete=reception.delete, session_id=reception.session_id
     )
     for message in found:
         show(message)
     tokens = [message.lock_token for message in found if message.lock_token is not None]
-    if tokens and not wish.delete:
+    if tokens and not reception.delete:
         await management.settle(
             tokens,
-            STATUS[wish.settle],
-            reason=wish.reason or "",
-            description=wish.description or "",
-            session_id=wish.session_id,
+            STATUS[reception.settle],
+            reason=reception.reason or "",
+            description=reception.description or "",
+            session_id=reception.session_id,
         )
 
 
 @asynccontextmanager
-async def open_receiver(bus: Bus, wish: Reception) -> AsyncIterator[Receiver | None]:
+async def open_receiver(bus: Bus, reception: Reception) -> AsyncIterator[Receiver | None]:
     """A receiver, for a session if asked; None when no session was free in time."""
-    if wish.session_id is None and not wish.next_session:
-        receiver = await bus.receiver(wish.path, delete=wish.delete)
+    if reception.session_id is None and not reception.next_session:
+        receiver = await bus.receiver(reception.path, delete=reception.delete)
     else:
-        wait_ms = round((SESSION_SECONDS if wish.wait_s is None else wish.wait_s) * 1000)
+        wait_ms = round((SESSION_SECONDS if reception.wait_s is None else reception.wait_s) * 1000)
         try:
             receiver = await bus.session(
-                wish.path, wish.session_id, delete=wish.delete, wait_ms=max(1, wait_ms)
+                reception.path,
+                reception.session_id,
+                delete=reception.delete,
+                wait_ms=max(1, wait_ms),
             )
         except RemoteError as error:
             if error.condition != _TIMEOUT:

@@ -94,7 +94,7 @@ class PostgresCatalog(CatalogRows):
         return version != before
 
     def look_again(self) -> None:
-        """The news could not be processed: it stays new."""
+        """The new changes could not be processed: they stay new."""
         self._version = NOT_READ
 
     def copy_to(self, file: Path) -> None:

@@ -61,7 +61,7 @@ class CatalogFeed:
                 _log.exception("a change of the catalog could not be applied; it is tried again")
 
     def _look(self, generation: int) -> None:
-        """Report the news; if that fails, it stays new."""
+        """Report new changes; if that fails, they stay new."""
         self.generation = generation
         if generation != self._reported:
             self._on_news()

@@ -46,8 +46,8 @@ class LaneRow(NamedTuple):
     """How long this has been so; None when it never had an owner."""
 
 
-class Pulse(NamedTuple):
-    """The answer to a renewal; a different pulse means that nodes came or went."""
+class Renewal(NamedTuple):
+    """The answer to a renewal; a different renewal means that nodes came or went."""
 
     is_known: bool
     """False for a node that was evicted."""
@@ -108,7 +108,7 @@ async def _refuse_too_many(connection: AsyncConnection) -> None:
         )
 
 
-async def renew(connection: AsyncConnection, node: int) -> Pulse:
+async def renew(connection: AsyncConnection, node: int) -> Renewal:
     """Write the heartbeat of a node, and read which nodes are alive. One row is returned, however
     large the cluster is, because every node does this each second."""
     async with connection.pipeline():
@@ -123,7 +123,7 @@ async def renew(connection: AsyncConnection, node: int) -> Pulse:
             (LEASE_MS,),
         )
     alive, total = await found.fetchone() or (0, 0)
-    return Pulse(await renewed.fetchone() is not None, alive, total)
+    return Renewal(await renewed.fetchone() is not None, alive, total)
 
 
 async def look(connection: AsyncConnection) -> LeaseRows:

@@ -125,15 +125,15 @@ class ClusterOperations:
 
     async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
         """Wait until a condition holds, such as that a drained node has no lanes."""
-        news = asyncio.Event()
-        listening = Listening(self._session.dsn, lease_rows.CHANNEL, news.set)
+        changed = asyncio.Event()
+        listening = Listening(self._session.dsn, lease_rows.CHANNEL, changed.set)
         listening.start()
         try:
             while not holds(status := await self.status()):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL_S):
-                        await news.wait()
-                news.clear()
+                        await changed.wait()
+                changed.clear()
             return status
         finally:
             await listening.stop()

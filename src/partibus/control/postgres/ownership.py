@@ -17,7 +17,7 @@ from typing import Final
 from partibus.control.lease_view import LeaseView
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.control.postgres import lease_rows
-from partibus.control.postgres.lease_rows import LeaseRows, Pulse
+from partibus.control.postgres.lease_rows import LeaseRows, Renewal
 from partibus.control.postgres.listening import Listening
 from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare, stop_task
 from partibus.domain.clock import Clock, SystemClock
@@ -43,10 +43,10 @@ class PostgresOwnership:
         """The tables as last read, at most `LOOK_MS` ago while the database answers."""
         self.takeovers = 0
         self.renewals_failed = 0
-        self._pulse: Pulse | None = None
+        self._renewal: Renewal | None = None
         self._looked_ms = 0
-        self._news = asyncio.Event()
-        self._listening = Listening(dsn, lease_rows.CHANNEL, self._news.set)
+        self._changed = asyncio.Event()
+        self._listening = Listening(dsn, lease_rows.CHANNEL, self._changed.set)
         self._task: asyncio.Task[None] | None = None
         self._lapse: asyncio.TimerHandle | None = None
         self.on_change: Callable[[], None] | None = None
@@ -97,8 +97,8 @@ class PostgresOwnership:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due_s):
-                    await self._news.wait()
-            self._news.clear()
+                    await self._changed.wait()
+            self._changed.clear()
             is_due = loop.time() >= due_s
             if is_due:
                 due_s = loop.time() + RENEW_MS / 1000
@@ -155,15 +155,15 @@ class PostgresOwnership:
 
     async def _renew(self) -> None:
         begun_ms = self._clock.monotonic_ms()
-        pulse = await self._session.run(partial(lease_rows.renew, node=self.node))
+        renewal = await self._session.run(partial(lease_rows.renew, node=self.node))
         self._view.renewed(begun_ms)
         self._watch_lapse()
         await self._report()
-        if pulse != self._pulse or self._must_look(begun_ms):
-            self._pulse = pulse
+        if renewal != self._renewal or self._must_look(begun_ms):
+            self._renewal = renewal
             await self._look()
         else:
-            self._view.tell(self.on_change)
+            self._view.notify(self.on_change)
 
     def _must_look(self, now_ms: int) -> bool:
         """Whether something may have changed without a notification."""
@@ -182,7 +182,7 @@ class PostgresOwnership:
         if all(row.number != self.node for row in found.nodes):
             self.evicted = True
             self._view.left()
-        self._view.tell(self.on_change)
+        self._view.notify(self.on_change)
         if self._view.strays():
             await self._session.run(self._give_strays_back)
 
@@ -202,4 +202,4 @@ class PostgresOwnership:
             self._watch_lapse()  # the timer came early
             return
         self._view.drop_lapsed()
-        self._view.tell(self.on_change)
+        self._view.notify(self.on_change)

@@ -43,7 +43,7 @@ class HandedOver(Change):
 
 
 @dataclass(eq=False)
-class BroughtBack(Change):
+class ParcelsReturned(Change):
     """Parcels return to a subqueue; dead letters may leave again at once (`onward`)."""
 
     numbers: list[int]

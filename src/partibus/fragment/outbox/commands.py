@@ -58,7 +58,7 @@ class Forwarded(Command):
 
 
 @dataclass(eq=False)
-class BringBack(Command):
+class ReturnParcels(Command):
     """Parcels cannot be delivered: they return to a subqueue of their fragment."""
 
     port: AnswerPort

@@ -17,10 +17,10 @@ from partibus.fragment.queue.history import Part
 from partibus.fragment.queue.recovery import take
 from partibus.fragment.queue.table import ROW_BYTES
 from partibus.fragment.records import (
-    BROUGHT_BACK,
     DEPARTED,
     FENCED,
     HANDED_OVER,
+    PARCELS_RETURNED,
     REDIRECTED,
     TAKEN,
     TRANSFERRED,
@@ -67,12 +67,12 @@ def handed_over(fragment_id: int, numbers: list[int]) -> Record:
     return Record(fragment_id, HANDED_OVER, pack_sequences(numbers))
 
 
-def brought_back(
+def parcels_returned(
     fragment_id: int, subqueue: SubQueueType, overlay: Overlay | None, numbers: list[int]
 ) -> Record:
     """Parcels are in a subqueue again."""
     meta = bytes((subqueue,)) + pack_overlay(overlay) + pack_sequences(numbers)
-    return Record(fragment_id, BROUGHT_BACK, meta)
+    return Record(fragment_id, PARCELS_RETURNED, meta)
 
 
 def redirected(fragment_id: int, first_number: int, path: str, numbers: list[int]) -> Record:
@@ -142,7 +142,9 @@ def replay_transferred(state: State, kind: int, meta: bytes, position: int, leng
     state.outbox.next_number = number + 1
 
 
-def replay_brought_back(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+def replay_parcels_returned(
+    state: State, kind: int, meta: bytes, position: int, length: int
+) -> None:
     """Parcels are in a subqueue again."""
     overlay, offset = unpack_overlay(meta, 1)
     ready = state.subqueues[meta[0]].ready

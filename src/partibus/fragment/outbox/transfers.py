@@ -10,14 +10,19 @@ from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.effects import Collected, Confirmed, Done, Effects, Failed, Refused
 from partibus.fragment.message import NEVER_MS, Held
-from partibus.fragment.outbox.changes import BroughtBack, HandedOver, Redirection, TransferArrival
+from partibus.fragment.outbox.changes import (
+    HandedOver,
+    ParcelsReturned,
+    Redirection,
+    TransferArrival,
+)
 from partibus.fragment.outbox.commands import (
-    BringBack,
     Collect,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
+    ReturnParcels,
     Transfer,
 )
 from partibus.fragment.outbox.departures import (
@@ -27,8 +32,8 @@ from partibus.fragment.outbox.departures import (
     serve_collector,
     take_outbox_numbers_back,
 )
-from partibus.fragment.outbox.records import brought_back as brought_back_record
 from partibus.fragment.outbox.records import handed_over as handed_over_record
+from partibus.fragment.outbox.records import parcels_returned as returned_record
 from partibus.fragment.outbox.records import redirected as redirected_record
 from partibus.fragment.outbox.records import transferred as transferred_record
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Parcel, Purpose
@@ -72,17 +77,17 @@ def forwarded(state: State, command: Command, now_ms: int, out: Effects) -> None
     out.changes.append(HandedOver([record] if numbers else [], numbers, command.port))
 
 
-def bring_back(state: State, command: Command, now_ms: int, out: Effects) -> None:
+def return_parcels(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare the return of parcels to a subqueue.
 
     A message that cannot be forwarded becomes a dead letter like any other, and goes where the
     entity forwards those; a dead letter that cannot be forwarded stays (FWD-7).
     """
-    assert isinstance(command, BringBack)
+    assert isinstance(command, ReturnParcels)
     numbers = _claim(state, command.numbers)
-    record = brought_back_record(state.fragment_id, command.subqueue, command.overlay, numbers)
+    record = returned_record(state.fragment_id, command.subqueue, command.overlay, numbers)
     records = [record] if numbers else []
-    change = BroughtBack(records, numbers, command.subqueue, command.overlay, command.port)
+    change = ParcelsReturned(records, numbers, command.subqueue, command.overlay, command.port)
     path = state.spec.forward_dead_letters_to
     if numbers and path and command.subqueue is SubQueueType.DEAD_LETTER:
         parcels = [parcel for parcel in map(state.outbox.copy_of, numbers) if parcel is not None]
@@ -194,9 +199,9 @@ def handed_over(state: State, change: Change, now_ms: int, out: Effects) -> None
     depart_published(state, out)
 
 
-def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> None:
+def parcels_returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The parcels are messages of a subqueue again, or dead letters on their way."""
-    assert isinstance(change, BroughtBack)
+    assert isinstance(change, ParcelsReturned)
     messages = [parcel.held for parcel in _leave(state, change.numbers)]
     for held in messages:
         held.lay_over(change.overlay)
@@ -232,7 +237,7 @@ def redirected(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 def abort_decision(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The parcels stay where they are, undecided."""
-    assert isinstance(change, HandedOver | BroughtBack | Redirection)
+    assert isinstance(change, HandedOver | ParcelsReturned | Redirection)
     state.outbox.settling.difference_update(change.numbers)
     if not isinstance(change, HandedOver) and change.first_number:
         take_outbox_numbers_back(state, change.first_number)

@@ -34,13 +34,13 @@ from partibus.fragment.cursors.commands import DropCursor, PlaceCursor, PlanRang
 from partibus.fragment.effects import Effect, Effects
 from partibus.fragment.machine import Machine
 from partibus.fragment.outbox.commands import (
-    BringBack,
     Collect,
     Fence,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
+    ReturnParcels,
 )
 from partibus.fragment.records import DROPPED
 from partibus.fragment.refusing import fail
@@ -53,7 +53,7 @@ from partibus.store.record import Record
 HOUSEKEEPING: Final = frozenset(
     (
         *(Tick, Suspend, Resume, Undelivered, DropLocks),
-        *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Fence),
+        *(Collect, Fetch, Forwarded, ReturnParcels, Redirect, ForwardWaiting, Fence),
     )
 )
 """Commands of the broker itself, of a fault or a courier: they are not use (IDL-2)."""

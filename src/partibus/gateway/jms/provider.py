@@ -16,7 +16,7 @@ from partibus.domain.errors import BusError, EntityExists
 from partibus.domain.limits import SECOND_MS
 from partibus.domain.rights import Rights
 from partibus.gateway.error_mapping import amqp_error
-from partibus.gateway.jms.making import entity_orders
+from partibus.gateway.jms.automatic_entities import entity_orders
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

@@ -15,8 +15,8 @@ from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import SubQueueType
 from partibus.gateway.error_mapping import amqp_error
+from partibus.gateway.jms.automatic_entities import delete_unused, differs, make_subscription
 from partibus.gateway.jms.consumer import ConsumerLink
-from partibus.gateway.jms.making import delete_unused, differs, make_subscription
 from partibus.gateway.jms.subscription import Subscription, durable_name
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.source import Source

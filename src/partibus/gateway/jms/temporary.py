@@ -14,7 +14,7 @@ from partibus.domain.entity import EntitySpec, QueueSpec, TopicSpec
 from partibus.domain.errors import BusError
 from partibus.domain.limits import MINUTE_MS
 from partibus.domain.rights import Rights
-from partibus.gateway.jms.making import delete_unused, make_entity
+from partibus.gateway.jms.automatic_entities import delete_unused, make_entity
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

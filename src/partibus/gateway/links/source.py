@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
 
 
-class Drawer(Protocol):
+class SourceLink(Protocol):
     """What a source needs of its link."""
 
     def write(self, source: "Source", messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
@@ -70,7 +70,7 @@ class Source:
 
     def __init__(
         self,
-        link: Drawer,
+        link: SourceLink,
         gateway: "Gateway",
         fragment: Fragment,
         subqueue: SubQueueType,

@@ -48,7 +48,7 @@ Found = tuple[Fragment, Held, bytes]
 _NOTHING: Final[Messages] = ((), ())
 
 
-class FirstToShow(FanOut[Messages]):
+class FirstAnswer(FanOut[Messages]):
     """The first fragment that returns messages answers for all; the others are not waited for."""
 
     def put(self, part: int, result: Messages) -> None:
@@ -99,7 +99,7 @@ def peek_message(request: "ManagementRequest") -> None:
     if request.node.connection.gateway.merges_peeks:
         fan_out = FanOut(len(asked), finish, request.fail_fan_out)
     else:
-        fan_out = FirstToShow(len(asked), finish, request.fail_fan_out)
+        fan_out = FirstAnswer(len(asked), finish, request.fail_fan_out)
     for part, fragment in enumerate(asked):
         number = position.next_numbers[fragment.index]
         port = MessagesPart(fan_out, part)

@@ -13,7 +13,7 @@ from partibus.fragment.message import NewMessage
 from partibus.gateway.tracing import DISPOSITIONS, Operation, Tracing
 from partibus.message.trace_context import TracedMessage, traced_message
 
-Facts = dict[str, str | int]
+Attributes = dict[str, str | int]
 
 
 class TransactionTraces:
@@ -24,7 +24,7 @@ class TransactionTraces:
     def __init__(self, tracing: Tracing, txn_id: bytes) -> None:
         self._tracing = tracing
         self._txn_id = txn_id.hex()
-        self._work: list[tuple[Operation, str, str, TracedMessage, int, Facts]] = []
+        self._work: list[tuple[Operation, str, str, TracedMessage, int, Attributes]] = []
 
     def sent(self, name: str, path: str, messages: Sequence[NewMessage]) -> None:
         """Messages are to be stored by the commit."""
@@ -38,13 +38,15 @@ class TransactionTraces:
         """Messages are to be settled by the commit."""
         word, now_ns = DISPOSITIONS[outcome], self._tracing.now_ns()
         for message in messages:
-            facts: Facts = {"messaging.servicebus.disposition_status": word}
-            self._work.append((Operation.SETTLE, word, path, message, now_ns, facts))
+            attributes: Attributes = {"messaging.servicebus.disposition_status": word}
+            self._work.append((Operation.SETTLE, word, path, message, now_ns, attributes))
 
     def ended(self, error: BusError | None) -> None:
         """The transaction was committed or rolled back."""
         work, self._work = self._work, []
         end_ns = self._tracing.now_ns()
-        for operation, name, path, message, start_ns, facts in work:
-            facts["partibus.transaction.id"] = self._txn_id
-            self._tracing.record(operation, name, path, message, start_ns, end_ns, facts, error)
+        for operation, name, path, message, start_ns, attributes in work:
+            attributes["partibus.transaction.id"] = self._txn_id
+            self._tracing.record(
+                operation, name, path, message, start_ns, end_ns, attributes, error
+            )

@@ -201,11 +201,11 @@ class Transaction:
         if traces is None:
             return answer
 
-        def told(error: BusError | None) -> None:
+        def after_answer(error: BusError | None) -> None:
             answer(error)
             traces.ended(error)
 
-        return told
+        return after_answer
 
     def _trace_end(self, error: BusError) -> None:
         """The transaction failed: end its spans."""

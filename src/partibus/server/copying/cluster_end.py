@@ -28,7 +28,7 @@ from partibus.control.postgres.session import (
 )
 from partibus.domain.errors import ConfigError, StoreUnavailable
 from partibus.server.config import ServeSettings
-from partibus.server.copying.ends import Named
+from partibus.server.copying.ends import GivenPlace
 from partibus.server.copying.lane_reading import LaneReading, read_lane
 from partibus.server.nodes.lane_notes import refuse_older
 from partibus.server.nodes.settings import settle
@@ -44,26 +44,26 @@ class CopiedCluster:
 
     is_encrypted = False
 
-    def __init__(self, named: Named, stack: contextlib.ExitStack) -> None:
-        _refuse_key(named)
-        self.catalog_place = Path(f"the {database_name(named.place)}")
-        if not _has_cluster(named.place):
+    def __init__(self, given: GivenPlace, stack: contextlib.ExitStack) -> None:
+        _refuse_key(given)
+        self.catalog_place = Path(f"the {database_name(given.place)}")
+        if not _has_cluster(given.place):
             raise ConfigError(f"{self.catalog_place} holds no cluster: there is nothing to copy.")
-        rows = PostgresCatalog(named.place)
+        rows = PostgresCatalog(given.place)
         stack.callback(rows.close)
         self.rows: CatalogRows = rows
-        refuse_half_copied(rows, database_name(named.place))
-        found = _refuse_alive(named.place)
+        refuse_half_copied(rows, database_name(given.place))
+        found = _refuse_alive(given.place)
         databases = 1 + max((row.database for row in found.lanes), default=0)
-        if len(named.stores or (named.place,)) != databases:
+        if len(given.stores or (given.place,)) != databases:
             raise ConfigError(
                 f"The cluster has its lanes in {databases} database(s), and "
-                f"{len(named.stores or (named.place,))} were given: name all of them with "
+                f"{len(given.stores or (given.place,))} were given: name all of them with "
                 "--from-store (or --to-store), in the order in which nodes are given them with "
                 "--store."
             )
-        self.settings = _settings(named, len(found.lanes), stack)
-        self._seen = _run(named.place, lane_seen.noted)
+        self.settings = _settings(given, len(found.lanes), stack)
+        self._seen = _run(given.place, lane_seen.noted)
 
     def lane(self, number: int) -> LaneReading:
         """A lane that is not empty, after a check that nothing of it is missing."""
@@ -76,25 +76,25 @@ class CopiedCluster:
 class FilledCluster:
     """The databases of a new cluster that are filled."""
 
-    def __init__(self, named: Named, lanes: int, stack: contextlib.ExitStack) -> None:
-        _refuse_key(named)
-        self._url = named.place
-        self.catalog_place = Path(f"the {database_name(named.place)}")
-        databases = len(named.stores or (named.place,))
+    def __init__(self, given: GivenPlace, lanes: int, stack: contextlib.ExitStack) -> None:
+        _refuse_key(given)
+        self._url = given.place
+        self.catalog_place = Path(f"the {database_name(given.place)}")
+        databases = len(given.stores or (given.place,))
         if databases > lanes:
             raise ConfigError(
                 f"The source has {lanes} lane(s), too few for {databases} databases: "
                 "give at most as many databases as there are lanes."
             )
-        self.settings = _settings(named, lanes, stack)
-        self.rows: CatalogRows = PostgresCatalog(named.place)
+        self.settings = _settings(given, lanes, stack)
+        self.rows: CatalogRows = PostgresCatalog(given.place)
         stack.callback(self.rows.close)
-        found = _refuse_alive(named.place)
+        found = _refuse_alive(given.place)
         self._clear(self.rows.setting(COPYING))
         self._refuse_used(found)
         self._id = secrets.token_hex(8)
         mark_copying(self.rows, self._id)
-        _run(named.place, partial(add_lanes, lanes=lanes, databases=databases))
+        _run(given.place, partial(add_lanes, lanes=lanes, databases=databases))
 
     def _clear(self, interrupted: str | None) -> None:
         """Remove what an interrupted copy has left behind."""
@@ -142,8 +142,8 @@ def _not_empty(place: str) -> ConfigError:
     )
 
 
-def _refuse_key(named: Named) -> None:
-    if named.key_file is not None or named.key_command is not None:
+def _refuse_key(given: GivenPlace) -> None:
+    if given.key_file is not None or given.key_command is not None:
         raise ConfigError(
             "A cluster has no encryption key: have the databases encrypt their own disks."
         )
@@ -168,13 +168,12 @@ def _refuse_alive(url: str) -> LeaseRows:
     return found
 
 
-def _settings(named: Named, lanes: int, stack: contextlib.ExitStack) -> ServeSettings:
+def _settings(given: GivenPlace, lanes: int, stack: contextlib.ExitStack) -> ServeSettings:
     # There is no separate file for a cluster.
     data = stack.enter_context(tempfile.TemporaryDirectory(prefix="partibus-copy-"))
-    given = ServeSettings(
-        data=Path(data), cluster=named.place, lanes=lanes, store_places=named.stores
+    return settle(
+        ServeSettings(data=Path(data), cluster=given.place, lanes=lanes, store_places=given.stores)
     )
-    return settle(given)
 
 
 def _run(url: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:

@@ -23,7 +23,7 @@ from partibus.server.copying.comparing import (
     compare_lanes,
     message_tables,
 )
-from partibus.server.copying.ends import End, Named, Source, Target, open_source, open_target
+from partibus.server.copying.ends import End, GivenPlace, Source, Target, open_source, open_target
 from partibus.server.copying.lane_reading import LaneReading
 from partibus.server.data_directory.belonging import Belonging
 from partibus.server.data_directory.offline import STORES_MAX
@@ -61,7 +61,7 @@ class Watcher(Protocol):
         ...
 
 
-class Nobody:
+class NoProgress:
     """Ignores progress."""
 
     @contextlib.contextmanager
@@ -71,14 +71,18 @@ class Nobody:
 
 
 def copy_bus(
-    source: Named, target: Named, *, decrypts: bool = False, watcher: Watcher | None = None
+    source: GivenPlace,
+    target: GivenPlace,
+    *,
+    decrypts: bool = False,
+    watcher: Watcher | None = None,
 ) -> CopyReport:
     """Copy everything and compare it; differences are in the report, and then the target must not
     be served."""
     with contextlib.ExitStack() as stack:
         origin = open_source(source, stack)
         _refuse_plain(origin, source, decrypts=decrypts)
-        work = _Work(origin, watcher or Nobody())
+        work = _Work(origin, watcher or NoProgress())
         filled = open_target(target, origin.settings.stores, stack)
         for number in origin.rows.identity.stores():
             work.copy_lane(number, filled)
@@ -89,19 +93,21 @@ def copy_bus(
         return work.report
 
 
-def compare_buses(source: Named, target: Named, watcher: Watcher | None = None) -> CopyReport:
+def compare_buses(
+    source: GivenPlace, target: GivenPlace, watcher: Watcher | None = None
+) -> CopyReport:
     """Compare two places."""
     with contextlib.ExitStack() as stack:
         origin, other = open_source(source, stack), open_source(target, stack)
-        work = _Work(origin, watcher or Nobody())
+        work = _Work(origin, watcher or NoProgress())
         work.compare(other)
         return work.report
 
 
-def _refuse_plain(origin: Source, named: Named, *, decrypts: bool) -> None:
+def _refuse_plain(origin: Source, given: GivenPlace, *, decrypts: bool) -> None:
     if origin.is_encrypted and not decrypts:
         raise ConfigError(
-            f"{named.place} is encrypted, and the copy would not be: give --decrypt if that is "
+            f"{given.place} is encrypted, and the copy would not be: give --decrypt if that is "
             "intended, and have the disk or the database of the target encrypt what it keeps. "
             "Nothing was copied."
         )

@@ -17,7 +17,7 @@ from partibus.control.catalog_rows import CatalogRows
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import make_private_directory, sync_directory, write_private
 from partibus.server.config import ServeSettings
-from partibus.server.copying.ends import Named
+from partibus.server.copying.ends import GivenPlace
 from partibus.server.copying.lane_reading import LaneReading, read_lane
 from partibus.server.data_directory.belonging import refuse_lost_catalog
 from partibus.server.data_directory.directory import (
@@ -25,7 +25,7 @@ from partibus.server.data_directory.directory import (
     COPYING_NAME,
     claim_data_directory,
 )
-from partibus.server.data_directory.encryption import vault_of
+from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import catalog_rows_to_read, offline_settings
 from partibus.store.compaction.importing import DirectoryImport, LaneImport
 from partibus.store.lock import DirectoryLock
@@ -39,16 +39,16 @@ IGNORED: Final = ("lost+found", LOCK_NAME)
 class CopiedDirectory:
     """A data directory that is read."""
 
-    def __init__(self, named: Named, stack: contextlib.ExitStack) -> None:
-        keys = (named.key_file, named.key_command)
-        self.settings = offline_settings(Path(named.place), named.stores, None, *keys)
+    def __init__(self, given: GivenPlace, stack: contextlib.ExitStack) -> None:
+        keys = (given.key_file, given.key_command)
+        self.settings = offline_settings(Path(given.place), given.stores, None, *keys)
         claim_data_directory(self.settings, stack)
-        self._vault = vault_of(self.settings)
+        self._data_key = data_key_of(self.settings)
         self.catalog_place = self.settings.data / CATALOG_NAME
         refuse_lost_catalog(self.catalog_place, self.settings)
         if not self.catalog_place.exists():
-            raise ConfigError(f"{named.place} holds no data of a server: there is nothing to copy.")
-        rows = stack.enter_context(catalog_rows_to_read(self.catalog_place, self._vault))
+            raise ConfigError(f"{given.place} holds no data of a server: there is nothing to copy.")
+        rows = stack.enter_context(catalog_rows_to_read(self.catalog_place, self._data_key))
         self.rows: CatalogRows = rows
         if rows.identity.namespace() is None:
             raise ConfigError(
@@ -59,11 +59,11 @@ class CopiedDirectory:
     @property
     def is_encrypted(self) -> bool:
         """Whether a key is needed to read it."""
-        return self._vault is not None
+        return self._data_key is not None
 
     def lane(self, number: int) -> LaneReading:
         """A lane that is not empty."""
-        return read_lane(self.settings, number, OWNER, self._vault)
+        return read_lane(self.settings, number, OWNER, self._data_key)
 
 
 class Mark(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,8 +76,8 @@ class Mark(msgspec.Struct, forbid_unknown_fields=True):
 class FilledDirectory:
     """A data directory that is filled."""
 
-    def __init__(self, named: Named, lanes: int, stack: contextlib.ExitStack) -> None:
-        self.settings = _target_settings(named, lanes)
+    def __init__(self, given: GivenPlace, lanes: int, stack: contextlib.ExitStack) -> None:
+        self.settings = _target_settings(given, lanes)
         data = self.settings.data
         self.catalog_place = data / CATALOG_NAME
         self._mark = data / COPYING_NAME
@@ -138,20 +138,20 @@ class FilledDirectory:
         sync_directory(self.settings.data)
 
 
-def _target_settings(named: Named, lanes: int) -> ServeSettings:
-    if named.key_file is not None or named.key_command is not None:
+def _target_settings(given: GivenPlace, lanes: int) -> ServeSettings:
+    if given.key_file is not None or given.key_command is not None:
         raise ConfigError(
             "A copy is not encrypted: leave out the key of the target. A server that is started "
             "with a key encrypts what it writes from then on."
         )
-    if any(map(is_database, named.stores)):
+    if any(map(is_database, given.stores)):
         raise ConfigError(
             "The stores of a copied directory are directories: give directories with --to-store, "
             "or the database of a new cluster with --to."
         )
-    if named.stores and len(named.stores) != lanes:
+    if given.stores and len(given.stores) != lanes:
         raise ConfigError(
-            f"The source has {lanes} stores, and {len(named.stores)} were given for the target: "
+            f"The source has {lanes} stores, and {len(given.stores)} were given for the target: "
             "fragments do not change stores, so give as many directories."
         )
-    return ServeSettings(data=Path(named.place), stores=lanes, store_places=named.stores)
+    return ServeSettings(data=Path(given.place), stores=lanes, store_places=given.stores)

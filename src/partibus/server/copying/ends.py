@@ -22,8 +22,8 @@ from partibus.store.postgres.address import is_database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """A place as named by the user."""
+class GivenPlace:
+    """A place as given by the user."""
 
     place: str
     stores: tuple[str, ...] = ()
@@ -71,26 +71,26 @@ class Target(End, Protocol):
         ...
 
 
-def open_source(named: Named, stack: contextlib.ExitStack) -> Source:
+def open_source(place: GivenPlace, stack: contextlib.ExitStack) -> Source:
     """Claim a place to read it."""
-    if named.is_cluster:
+    if place.is_cluster:
         with _driver():
             from partibus.server.copying.cluster_end import CopiedCluster
-        return CopiedCluster(named, stack)
+        return CopiedCluster(place, stack)
     from partibus.server.copying.directory_end import CopiedDirectory
 
-    return CopiedDirectory(named, stack)
+    return CopiedDirectory(place, stack)
 
 
-def open_target(named: Named, lanes: int, stack: contextlib.ExitStack) -> Target:
+def open_target(place: GivenPlace, lanes: int, stack: contextlib.ExitStack) -> Target:
     """Claim an empty place to fill it."""
-    if named.is_cluster:
+    if place.is_cluster:
         with _driver():
             from partibus.server.copying.cluster_end import FilledCluster
-        return FilledCluster(named, lanes, stack)
+        return FilledCluster(place, lanes, stack)
     from partibus.server.copying.directory_end import FilledDirectory
 
-    return FilledDirectory(named, lanes, stack)
+    return FilledDirectory(place, lanes, stack)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.replay import settle_numbers
 from partibus.fragment.upkeep.recovering import rebuild
 from partibus.fragment.upkeep.whole_snapshot import take_whole, whole_bodies
-from partibus.sealing.keys import Vault
+from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.offline import RebuiltStore
 from partibus.store.checking import StoreUnderCheck
@@ -90,13 +90,13 @@ class LaneReading(RebuiltStore):
 
 
 def read_lane(
-    settings: ServeSettings, number: int, owner: str, vault: Vault | None = None
+    settings: ServeSettings, number: int, owner: str, data_key: DataKey | None = None
 ) -> LaneReading:
     """The lane with that number, wherever the settings place it."""
     if number in settings.store_databases:
         return _in_database(settings.store_databases[number], number, owner)
     directory = settings.store_directories[number]
-    pieces = None if vault is None else sealed_pieces(directory, vault.store_sealer(number))
+    pieces = None if data_key is None else sealed_pieces(directory, data_key.store_sealer(number))
     return LaneReading(StoreUnderCheck(directory), pieces)
 
 

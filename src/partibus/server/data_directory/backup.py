@@ -19,7 +19,7 @@ from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
-from partibus.server.data_directory.encryption import vault_of
+from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import catalog_to_read, claimed
 from partibus.store.capture import is_copied, whole_file
 from partibus.store.lock import DirectoryLock
@@ -45,16 +45,16 @@ class DirectorySource:
                     "a cluster keeps is in its databases: back them up with their own tools, or "
                     "copy it into a directory with `partibus store copy`."
                 )
-            vault = vault_of(settings)
-            with catalog_to_read(file, vault) as catalog:
+            data_key = data_key_of(settings)
+            with catalog_to_read(file, data_key) as catalog:
                 Belonging(file, settings, catalog).check_places()
                 namespace = (catalog.identity.namespace() or b"").hex()
                 generation = catalog.identity.generation()
             for directory in filter(holds_store, settings.store_directories):
                 stack.callback(DirectoryLock(directory).release)
             # An encrypted catalog is backed up as it is on disk, with its key file.
-            contents = {KEY_PLACE: (settings.data / KEY_FILE_NAME).read_bytes()} if vault else {}
-            content = catalog_image(file).content if vault is None else file.read_bytes()
+            contents = {KEY_PLACE: (settings.data / KEY_FILE_NAME).read_bytes()} if data_key else {}
+            content = catalog_image(file).content if data_key is None else file.read_bytes()
             yield self._describe(namespace, generation, {CATALOG_PLACE: content, **contents})
 
     def _describe(self, namespace: str, generation: int, contents: dict[str, bytes]) -> Description:

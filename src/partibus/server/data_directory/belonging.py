@@ -20,7 +20,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.data_directory.seen import Seen, read_seen
 from partibus.server.live import in_turn
 from partibus.store.checkpoint import CHECKPOINT_SUFFIX
-from partibus.store.compaction.kept import KEPT_SUFFIX
+from partibus.store.compaction.compacted_file import KEPT_SUFFIX
 from partibus.store.segment import SEGMENT_SUFFIX
 from partibus.store.watermark import WATERMARK_NAME
 

@@ -13,11 +13,11 @@ from partibus.control.catalog import Catalog
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.recovering import rebuild
 from partibus.fragment.upkeep.removal import all_bodies
-from partibus.sealing.keys import Vault
+from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
-from partibus.server.data_directory.encryption import vault_of
+from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, claimed
 from partibus.store.checking import StoreUnderCheck
 from partibus.store.sealed import sealed_pieces
@@ -37,13 +37,13 @@ def check_data(settings: ServeSettings) -> list[PartReport]:
     """Check everything; the catalog first, then each store."""
     file = settings.data / CATALOG_NAME
     with claimed(settings), contextlib.ExitStack() as stack:
-        vault = vault_of(settings)
+        data_key = data_key_of(settings)
         reports = [PartReport("catalog", str(file))]
-        catalog = _check_catalog(file, settings, reports[0], stack, vault)
+        catalog = _check_catalog(file, settings, reports[0], stack, data_key)
         belonging = None if catalog is None else Belonging(file, settings, catalog)
         for number, directory in enumerate(settings.store_directories):
             report = PartReport(f"store {number}", str(directory))
-            _check_store(number, directory, belonging, report, vault)
+            _check_store(number, directory, belonging, report, data_key)
             reports.append(report)
     return reports
 
@@ -53,14 +53,14 @@ def _check_catalog(
     settings: ServeSettings,
     report: PartReport,
     stack: contextlib.ExitStack,
-    vault: Vault | None,
+    data_key: DataKey | None,
 ) -> Catalog | None:
     try:
         refuse_lost_catalog(file, settings)
         if not file.exists():
             report.problems.append(f"{file} is missing, and so is every store.")
             return None
-        catalog = stack.enter_context(catalog_to_read(file, vault))
+        catalog = stack.enter_context(catalog_to_read(file, data_key))
         report.facts["entities"] = len(catalog.entities())
         report.facts["generation"] = catalog.identity.generation()
         Belonging(file, settings, catalog).check_places()
@@ -75,7 +75,7 @@ def _check_store(
     directory: Path,
     belonging: Belonging | None,
     report: PartReport,
-    vault: Vault | None,
+    data_key: DataKey | None,
 ) -> None:
     if not holds_store(directory):
         return  # if something is missing, the catalog check has reported it
@@ -86,7 +86,11 @@ def _check_store(
         return
     with contextlib.closing(store):
         try:
-            pieces = None if vault is None else sealed_pieces(directory, vault.store_sealer(number))
+            pieces = (
+                None
+                if data_key is None
+                else sealed_pieces(directory, data_key.store_sealer(number))
+            )
             found = store.recover()
             rebuilt = RebuiltStore(
                 rebuild(found if pieces is None else pieces.recovered(found)), store.log_end

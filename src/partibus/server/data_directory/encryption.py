@@ -43,12 +43,12 @@ def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> No
     with contextlib.ExitStack() as cleanup:
         claim_data_directory(settings, cleanup)
         old = user_key(settings)
-        if vault_of(settings) is None or old is None:
+        if data_key_of(settings) is None or old is None:
             raise ConfigError(f"{settings.data} is not encrypted: there is no key to change.")
         keys.change_user_key(settings.data, old, new)
 
 
-def vault_of(settings: ServeSettings, *, makes: bool = False) -> keys.Vault | None:
+def data_key_of(settings: ServeSettings, *, makes: bool = False) -> keys.DataKey | None:
     """The data key of the directory; None when it is not encrypted. `makes` creates a missing
     one."""
     key = user_key(settings)
@@ -63,7 +63,7 @@ def vault_of(settings: ServeSettings, *, makes: bool = False) -> keys.Vault | No
                 f"{settings.data} is encrypted: give its key with --encryption-key-file or "
                 "--encryption-key-command. Nothing was changed."
             )
-        return keys.open_vault(settings.data, key)
+        return keys.open_data_key(settings.data, key)
     if is_sealed(settings.data / CATALOG_NAME):
         raise StoreCorrupt(
             f"{file} is missing, but {settings.data} is encrypted: put the file back from a "
@@ -78,11 +78,11 @@ def vault_of(settings: ServeSettings, *, makes: bool = False) -> keys.Vault | No
         )
     if (settings.data / CATALOG_NAME).exists():
         _log.warning("%s is encrypted from now on; older messages stay as they are", settings.data)
-    return keys.make_vault(settings.data, key)
+    return keys.make_data_key(settings.data, key)
 
 
 def encrypted_catalog(
-    vault: keys.Vault | None,
+    data_key: keys.DataKey | None,
     file: Path | None,
     settings: ServeSettings,
     membership: Membership | None,
@@ -90,12 +90,12 @@ def encrypted_catalog(
 ) -> SealedCatalog | None:
     """The link between an encrypted catalog and its working copy. With several workers the
     supervisor has made it; a single process makes its own."""
-    if vault is None or file is None:
+    if data_key is None or file is None:
         return None
     if membership is not None and membership.working is not None:
-        return SealedCatalog(file, membership.working, vault.catalog_sealer())
+        return SealedCatalog(file, membership.working, data_key.catalog_sealer())
     refuse_lost_catalog(file, settings)
     working = cleanup.enter_context(working_directory(settings.data))
-    encrypted = SealedCatalog(file, working, vault.catalog_sealer())
+    encrypted = SealedCatalog(file, working, data_key.catalog_sealer())
     encrypted.unseal()
     return encrypted

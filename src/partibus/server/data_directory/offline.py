@@ -19,10 +19,10 @@ from partibus.domain.errors import BusError, ConfigError
 from partibus.fragment.upkeep.recovering import Rebuilt, rebuild
 from partibus.fragment.upkeep.removal import all_bodies
 from partibus.fragment.upkeep.store_marks import StoreMarks
-from partibus.sealing.keys import Vault
+from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
-from partibus.server.data_directory.encryption import vault_of
+from partibus.server.data_directory.encryption import data_key_of
 from partibus.store.interface import Done
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
@@ -56,7 +56,7 @@ def offline_settings(
 
 def refuse_encrypted(settings: ServeSettings, verb: str) -> None:
     """For a verb that does not support encrypted data."""
-    if vault_of(settings) is not None:
+    if data_key_of(settings) is not None:
         raise ConfigError(
             f"{settings.data} is encrypted, which `partibus store {verb}` does not handle: restore "
             "a backup instead. Nothing was changed."
@@ -83,18 +83,18 @@ def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
 
 
 @contextlib.contextmanager
-def catalog_to_read(file: Path, vault: Vault | None = None) -> Iterator[Catalog]:
+def catalog_to_read(file: Path, data_key: DataKey | None = None) -> Iterator[Catalog]:
     """A copy of the catalog, so that reading it changes nothing; an encrypted one in memory."""
-    with catalog_rows_to_read(file, vault) as rows:
+    with catalog_rows_to_read(file, data_key) as rows:
         yield Catalog(stores=STORES_MAX, rows=rows)
 
 
 @contextlib.contextmanager
-def catalog_rows_to_read(file: Path, vault: Vault | None = None) -> Iterator[CatalogDatabase]:
+def catalog_rows_to_read(file: Path, data_key: DataKey | None = None) -> Iterator[CatalogDatabase]:
     """The rows of that copy."""
-    if vault is not None:
+    if data_key is not None:
         with working_directory(file.parent) as working:
-            encrypted = SealedCatalog(file, working, vault.catalog_sealer())
+            encrypted = SealedCatalog(file, working, data_key.catalog_sealer())
             encrypted.unseal()
             with contextlib.closing(CatalogDatabase(file, encrypted)) as rows:
                 yield rows
@@ -135,8 +135,8 @@ class OpenStore(RebuiltStore):
     """A store that is open for writing; every write is durable when the call returns."""
 
     def __init__(self, directory: Path) -> None:
-        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self.store = SegmentStore(directory, notify=self._news.put)
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.store = SegmentStore(directory, notify=self._calls.put)
         try:
             super().__init__(rebuild(self.store.open()))
         except BaseException:
@@ -159,6 +159,6 @@ class OpenStore(RebuiltStore):
         reported: list[BusError | None] = []
         ask(reported.append)
         while not reported:
-            self._news.get()()
+            self._calls.get()()
         if reported[0] is not None:
             raise reported[0]

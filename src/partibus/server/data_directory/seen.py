@@ -92,7 +92,7 @@ class SeenNotes:
 
     def start(self) -> None:
         """Record the current positions, and follow the stores from now on."""
-        self._write_all(self._news(), syncs=True)
+        self._write_all(self._new_entries(), syncs=True)
         self._timer = self.scheduler.call_later_ms(NOTE_MS, self._look)
 
     def stop(self) -> None:
@@ -100,31 +100,31 @@ class SeenNotes:
         if self._timer is not None:
             self._timer.cancel()
         self._worker.close()
-        self._write_all(self._news(), syncs=True)
+        self._write_all(self._new_entries(), syncs=True)
 
     def note(self) -> None:
         """Record what is new; returns at once."""
-        news = self._news()
-        if news:
-            self._worker.submit(partial(self._write_all, news, syncs=False))
+        new = self._new_entries()
+        if new:
+            self._worker.submit(partial(self._write_all, new, syncs=False))
 
     def _look(self) -> None:
         self._timer = self.scheduler.call_later_ms(NOTE_MS, self._look)
         self.note()
 
-    def _news(self) -> dict[int, Seen]:
-        news: dict[int, Seen] = {}
+    def _new_entries(self) -> dict[int, Seen]:
+        new: dict[int, Seen] = {}
         for number, broker in self.brokers.items():
             end = broker.store.log_end
             if end is None:
                 continue
             seen = Seen(self.namespace, *end, self.generation())
             if self._noted.get(number) != seen:
-                self._noted[number] = news[number] = seen
-        return news
+                self._noted[number] = new[number] = seen
+        return new
 
-    def _write_all(self, news: Mapping[int, Seen], *, syncs: bool) -> None:
-        for number, seen in news.items():
+    def _write_all(self, new: Mapping[int, Seen], *, syncs: bool) -> None:
+        for number, seen in new.items():
             try:
                 write_seen(self.data, number, seen, syncs=syncs)
             except OSError as error:

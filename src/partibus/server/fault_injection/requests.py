@@ -1,8 +1,8 @@
 """Requests for faults: typed, from JSON and back.
 
 Owns the shapes and limits of requests. It must never need a running server: the service checks
-whether a store or an entity exists, the box carries a fault out. `for_ms` None means until it is
-cleared.
+whether a store or an entity exists, and `active_faults` carries a fault out. `for_ms` None means
+until it is cleared.
 """
 
 from typing import Any, Final, Literal

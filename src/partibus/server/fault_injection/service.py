@@ -1,8 +1,8 @@
 """Faults on demand: lets users test how their programs cope.
 
 Owns the decision whether a fault may be made here and what it concerns, and the answer of the whole
-server. Each process makes its own part (`box`), reached through the control hub. A server started
-without `--faults` refuses everything here. Called by the HTTP side (`ops.admin`).
+server. Each process makes its own part (`active_faults`), reached through the control hub. A server
+started without `--faults` refuses everything here. Called by the HTTP side (`ops.admin`).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from partibus.control.catalog import Catalog
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection import requests
-from partibus.server.fault_injection.box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
+from partibus.server.fault_injection.active_faults import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
 from partibus.server.operators.inspection import STORES, is_available
 
 NOTICE_POLL_MS: Final = 5

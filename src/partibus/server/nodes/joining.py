@@ -1,7 +1,7 @@
 """What `serve --cluster` wires together: the cluster's database, the port of the nodes, leases.
 
-Owns the wiring of a `Seat` from the settings. Binds the port for the other nodes, so that its
-number is known before the node is announced. Loads the driver of the database. Called by the
+Owns the wiring of a `ClusterMember` from the settings. Binds the port for the other nodes, so that
+its number is known before the node is announced. Loads the driver of the database. Called by the
 lifecycle.
 """
 
@@ -25,14 +25,14 @@ from partibus.server.config import ServeSettings
 from partibus.server.nodes.capacity import warn_of_shortage
 from partibus.server.nodes.certificates import node_name
 from partibus.server.nodes.lane_notes import LaneNotes
+from partibus.server.nodes.member import ClusterMember
 from partibus.server.nodes.reach import Reach
-from partibus.server.nodes.seat import Seat
 from partibus.store.postgres.connection import answers
 from partibus.store.postgres.importing import lane_end
 
 
-def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
-    """The seat of this node, which has not joined yet."""
+def make_member(settings: ServeSettings, clock: Clock) -> ClusterMember:
+    """The member of this node, which has not joined yet."""
     assert settings.cluster is not None
     group = NodeGroup(settings.cluster_tls, settings.host, settings.peer_port)
     name = node_name(settings.cluster_tls)
@@ -41,14 +41,14 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
     group.names = lambda: {n: a.name for n, a in ownership.nodes().items()}
     opened = partial(_open_catalog, settings, clock)
-    seat = Seat(ownership, group, opened, partial(_begin, settings, ownership))
-    seat.operations = ClusterOperations(settings.cluster)
-    seat.known_status = lambda: status_of(ownership.rows)
-    seat.reach = Reach(ownership, settings.store_places, answers)
-    feed = CatalogFeed(settings.cluster, seat.refresh)
-    seat.follow_by(feed, partial(opened, feed))
-    seat.notes = LaneNotes(settings.cluster, settings.store_name, partial(_end_of, settings))
-    return seat
+    member = ClusterMember(ownership, group, opened, partial(_begin, settings, ownership))
+    member.operations = ClusterOperations(settings.cluster)
+    member.known_status = lambda: status_of(ownership.rows)
+    member.reach = Reach(ownership, settings.store_places, answers)
+    feed = CatalogFeed(settings.cluster, member.refresh)
+    member.follow_by(feed, partial(opened, feed))
+    member.notes = LaneNotes(settings.cluster, settings.store_name, partial(_end_of, settings))
+    return member
 
 
 def _end_of(settings: ServeSettings, lane: int) -> LaneEnd | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from partibus.control.ownership import Ownership
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.domain.happenings import HAPPENINGS
+from partibus.domain.event_log import EVENT_LOG
 from partibus.fragment.broker import Broker
 from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.server.nodes.reach import Reach
@@ -61,7 +61,7 @@ class LaneKeeping:
         """Raises when a lane must not be opened in its present state."""
         self._busy: dict[int, asyncio.Task[None]] = {}
         """Lanes that are being opened or closed."""
-        self.troubles: dict[int, str] = {}
+        self.problems: dict[int, str] = {}
         """Why a lane could not be opened at the last attempt."""
         self.fenced = 0
         """Lanes whose writes were refused here because another node had taken them over."""
@@ -171,7 +171,7 @@ class LaneKeeping:
                 await self._recover(lane)
             except BusError as error:
                 _log.error("lane %d cannot be opened, and is tried again: %s", lane, error.text)
-                self.troubles[lane] = error.text
+                self.problems[lane] = error.text
                 await self._ownership.release(lane)
                 self._try_later(lane)
 
@@ -196,8 +196,8 @@ class LaneKeeping:
             await self._abandon(broker)
             raise
         self._lanes.begin(lane, epoch)
-        self.troubles.pop(lane, None)
-        HAPPENINGS.note("lane-opened", lane=lane, epoch=epoch)
+        self.problems.pop(lane, None)
+        EVENT_LOG.note("lane-opened", lane=lane, epoch=epoch)
         _log.info("lane %d is served here, epoch %d", lane, epoch)
 
     async def _hand_over(self, lane: int) -> None:
@@ -211,7 +211,7 @@ class LaneKeeping:
         else:
             await self._abandon(broker)
         await self._ownership.release(lane)
-        HAPPENINGS.note("lane-handed-over", lane=lane)
+        EVENT_LOG.note("lane-handed-over", lane=lane)
         _log.info("lane %d was handed over", lane)
 
     async def _give_up(self, lane: int) -> None:
@@ -235,7 +235,7 @@ class LaneKeeping:
         is_owned = lane in self._ownership.owned()
         why = "its store failed or has another writer" if is_owned else "its lease was lost"
         _log.warning("lane %d is no longer served here: %s", lane, why)
-        HAPPENINGS.note("lane-lost", lane=lane, text=why)
+        EVENT_LOG.note("lane-lost", lane=lane, text=why)
         if broker is not None:
             self.fenced += getattr(broker.store, "is_superseded", False)
             await self._abandon(broker)

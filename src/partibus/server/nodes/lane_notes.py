@@ -2,7 +2,7 @@
 
 Owns when notes are written (every few seconds, and before the node leaves) and the comparison of a
 lane with its note before it is opened. A node that cannot write a note goes on serving: the note
-then only detects less. Made by `joining`, used by the seat.
+then only detects less. Made by `joining`, used by the member.
 """
 
 import asyncio
@@ -70,16 +70,16 @@ class LaneNotes:
             await self._write()
 
     async def _write(self) -> None:
-        news: dict[int, LaneEnd] = {}
+        new: dict[int, LaneEnd] = {}
         for lane, broker in self._brokers.items():
             found = broker.log_end
             if found is not None and self._noted.get(lane) != found:
-                news[lane] = LaneEnd(*found)
-        if not news:
+                new[lane] = LaneEnd(*found)
+        if not new:
             return
         try:
-            await self._session.run(partial(lane_seen.note, ends=news))
+            await self._session.run(partial(lane_seen.note, ends=new))
         except BusError as error:
             _log.warning("the positions of the lanes cannot be recorded now: %s", error.text)
         else:
-            self._noted |= news
+            self._noted |= new

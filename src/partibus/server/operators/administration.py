@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus import __version__
-from partibus.atom.counts import Figures
+from partibus.atom.counts import EntityCounts
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.access import Grant, require
 from partibus.control.catalog import Catalog
@@ -38,10 +38,10 @@ from partibus.gateway.gateway import Gateway
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
-from partibus.server.nodes.office import NoCluster
+from partibus.server.nodes.no_cluster import NoCluster
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
-from partibus.server.operators.entity_pages import EntityWish
+from partibus.server.operators.entity_pages import EntityPageRequest
 from partibus.server.operators.events import EventService
 from partibus.server.operators.inspection import (
     COUNTS,
@@ -173,13 +173,13 @@ class Administration:
 
     async def page(self, query: Mapping[str, str]) -> Payload:
         """A page of the entities, by filter, order and position."""
-        wish = EntityWish.of(query)
-        records = wish.named(self._catalog.entities())
-        ranks = await self._ranks(wish.counted) if wish.counted else {}
-        down = await self._stores_down() if wish.needs_stores else frozenset()
-        found = wish.ordered(wish.accepted(records, ranks, down), ranks)
-        rows = await self._summaries(found[wish.skip : wish.skip + wish.top])
-        return {"entities": rows, "count": len(found), "skip": wish.skip, "top": wish.top}
+        page = EntityPageRequest.of(query)
+        records = page.named(self._catalog.entities())
+        ranks = await self._ranks(page.counted) if page.counted else {}
+        down = await self._stores_down() if page.needs_stores else frozenset()
+        found = page.ordered(page.accepted(records, ranks, down), ranks)
+        rows = await self._summaries(found[page.skip : page.skip + page.top])
+        return {"entities": rows, "count": len(found), "skip": page.skip, "top": page.top}
 
     async def _ranks(self, counted: Sequence[str]) -> dict[int, int]:
         """The sum of these counts by fragment, for those that have any."""
@@ -221,10 +221,10 @@ class Administration:
             **_rules(record),
         }
 
-    async def figures(self, records: Sequence[EntityRecord]) -> dict[int, Figures]:
+    async def entity_counts(self, records: Sequence[EntityRecord]) -> dict[int, EntityCounts]:
         """The counts of each entity by its id, for the management API (CNT-4, SEED-61)."""
         fragments = await self._fragments(records)
-        return {record.entity_id: _figures(fragments[record.path]) for record in records}
+        return {record.entity_id: _summed(fragments[record.path]) for record in records}
 
     def _bytes_max(self, record: EntityRecord) -> int | None:
         """The size limit of all fragments together (SEED-24); a subscription shares its topic's."""
@@ -354,11 +354,11 @@ def _filter(rule: RuleSpec) -> str:
     return " AND ".join(f"{k} = {v!r}" for k, v in conditions.items() if v is not None)
 
 
-def _figures(fragments: list[Payload]) -> Figures:
+def _summed(fragments: list[Payload]) -> EntityCounts:
     def total(name: str) -> int:
         return sum(fragment.get(name) or 0 for fragment in fragments)
 
-    return Figures(
+    return EntityCounts(
         active=total("active"),
         dead_letter=total("dead_letter"),
         scheduled=total("scheduled"),

@@ -19,7 +19,7 @@ STATES: Final = ("available", "limited", "unavailable", "dead-letters", "waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityWish:
+class EntityPageRequest:
     """What a page should contain."""
 
     filter: str = ""
@@ -30,7 +30,7 @@ class EntityWish:
     top: int = TOP_DEFAULT
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> "EntityWish":
+    def of(cls, query: Mapping[str, str]) -> "EntityPageRequest":
         """From the parameters of a request; an unknown one is an error."""
         unknown = set(query) - {"filter", "kind", "state", "sort", "skip", "top"}
         if unknown:

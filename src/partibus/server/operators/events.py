@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.errors import ServerBusy
-from partibus.domain.happenings import HAPPENINGS
+from partibus.domain.event_log import EVENT_LOG
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.server.operators.changed_fragments import ChangedFragments
@@ -55,9 +55,9 @@ class OwnEvents:
         if time.monotonic() - self._looked_s >= LOOK_EVERY_MS / 1000:
             self._look()
         after = payload.get("after")
-        reported: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
+        reported: Payload = {"pid": os.getpid(), "last": EVENT_LOG.last, "events": [], "missed": 0}
         if after is not None:
-            reported["events"], reported["missed"] = HAPPENINGS.after(after, PAGE_MAX)
+            reported["events"], reported["missed"] = EVENT_LOG.after(after, PAGE_MAX)
             if reported["events"]:
                 reported["last"] = reported["events"][-1]["number"]
         return reported
@@ -70,12 +70,12 @@ class OwnEvents:
             state = broker.store.state.value
             before = self._states.get(number)
             if before is not None and before != state:
-                HAPPENINGS.note("store", store=number, state=state, before=before)
+                EVENT_LOG.note("store", store=number, state=state, before=before)
             self._states[number] = state
         changed = self._counted()
         if not is_first:
             for (kind, entity), count in changed.items():
-                HAPPENINGS.note(kind, entity=entity, count=count)
+                EVENT_LOG.note(kind, entity=entity, count=count)
 
     def _counted(self) -> dict[tuple[str, str], int]:
         """By kind and entity, the increase since the last reading."""

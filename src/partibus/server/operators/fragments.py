@@ -35,14 +35,14 @@ class FragmentQuestions:
     state_of: Callable[[LocalFragment], Payload]
 
     def __post_init__(self) -> None:
-        self.control.register(self.question, self._told)
+        self.control.register(self.question, self._answer)
 
     def local(self, path: str) -> list[LocalFragment]:
         """The fragments of an entity that are served here."""
         fragments = self.namespace.resolve(parse_address(path)).fragments
         return [local for fragment in fragments if (local := fragment.local) is not None]
 
-    def _told(self, payload: Payload) -> Payload:
+    def _answer(self, payload: Payload) -> Payload:
         """The answers of the fragments here, by index."""
         return {str(f.index): self.state_of(f) for f in self.local(payload["entity"])}
 

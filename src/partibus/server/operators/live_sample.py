@@ -69,7 +69,7 @@ class LiveSample:
         self._sums = [0] * (2 + len(SHOWN))
         """What came, what left, and the depths of all fragments."""
         self._busy: set[int] = set()
-        self._told: Payload = {}
+        self._last: Payload = {}
         self._reported_ms = -AGE_MS_MAX - 1
 
     def register(self, control: ControlHub) -> None:
@@ -81,8 +81,8 @@ class LiveSample:
         now_ms = self.gateway.monotonic_ms()
         if now_ms - self._reported_ms > AGE_MS_MAX:
             self._look(now_ms)
-            self._told, self._reported_ms = self._summary(now_ms), now_ms
-        return self._told
+            self._last, self._reported_ms = self._summary(now_ms), now_ms
+        return self._last
 
     def _look(self, now_ms: int) -> None:
         if self._generation != self.catalog.generation:

@@ -36,7 +36,7 @@ from partibus.domain.errors import (
 from partibus.domain.quantities import moment_ms
 from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.gateway.gateway import Gateway
-from partibus.server.operators.inside import inside_bus
+from partibus.server.operators.internal_connection import internal_bus
 
 SUBQUEUES: Final = {
     "active": "",
@@ -67,50 +67,50 @@ class MessageService:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    def wish(self, **fields: Any) -> "Wish":
+    def page_request(self, **fields: Any) -> "PageRequest":
         """Which messages a page should contain, from the parameters of a request."""
         start = str(fields.pop("start", "0"))
         number = start.removeprefix(SKIP)
         if not number.isascii() or not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
             raise ArgumentError("'from' must be a sequence number, or the 'next' of a page.")
         fields["skip" if start.startswith(SKIP) else "start"] = int(number)
-        return Wish(**fields)
+        return PageRequest(**fields)
 
     @asynccontextmanager
     async def _bus(self, token: str | None) -> AsyncIterator[Bus]:
         if not token:
             raise Unauthorized("A token is needed in the Authorization header.")
         try:
-            async with inside_bus(self._gateway, token) as bus:
+            async with internal_bus(self._gateway, token) as bus:
                 yield bus
         except RemoteError as error:
             raise _bus_error(error) from error
 
     # --- looking ------------------------------------------------------------------------------
 
-    async def peek(self, token: str | None, name: str, wish: "Wish") -> Payload:
+    async def peek(self, token: str | None, name: str, page: "PageRequest") -> Payload:
         """A page of messages, without receiving any; `next` is where the following page begins."""
         found: list[Payload] = []
         seen = 0
         async with self._bus(token) as bus:
-            walk = Walk(await bus.management(_path(name, wish.subqueue)), wish.start, wish.session)
-            await _pass_over(walk, wish.skip)
+            walk = Walk(await bus.management(_path(name, page.subqueue)), page.start, page.session)
+            await _pass_over(walk, page.skip)
             begun_s = time.monotonic()
-            while not seen or (_goes_on(seen, begun_s) and len(found) < wish.count):
-                most = min(wish.count - len(found), STEP) if wish.is_plain else STEP
+            while not seen or (_goes_on(seen, begun_s) and len(found) < page.count):
+                most = min(page.count - len(found), STEP) if page.is_plain else STEP
                 messages = await walk.step(most)
                 if not messages:
                     return {"messages": found, "next": None, "searched": seen}
                 for message in messages:
                     seen += 1
-                    if not wish.is_like(message):
+                    if not page.is_like(message):
                         continue
                     shown = _numbered(message)
-                    if wish.accepts(shown):
+                    if page.accepts(shown):
                         found.append(_shortened(shown))
-                        if len(found) == wish.count:
+                        if len(found) == page.count:
                             break
-        return {"messages": found, "next": wish.after(message, seen), "searched": seen}
+        return {"messages": found, "next": page.after(message, seen), "searched": seen}
 
     async def show(self, token: str | None, name: str, subqueue: str, number: int) -> Payload:
         """One message with all of its body, up to a limit."""
@@ -195,7 +195,7 @@ class MessageService:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PageRequest:
     """Which messages a page should contain."""
 
     subqueue: str = "active"

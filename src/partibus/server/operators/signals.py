@@ -75,7 +75,7 @@ class OwnSignals:
             "errors": [[*key, count] for key, count in sorted(error_counts().items())],
             "stores": self._stores(),
             "fragments": self._fragments(),
-            "process": process_figures(),
+            "process": process_usage(),
         }
 
     def _fragments(self) -> dict[int, list[int]]:
@@ -278,7 +278,7 @@ def _durations(histogram: Histogram) -> Payload:
     return {"counts": list(histogram.counts), "sum_s": histogram.sum_s}
 
 
-def process_figures() -> dict[str, Any]:
+def process_usage() -> dict[str, Any]:
     """The resources that the process uses."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(_MEMORY.read_bytes().split()[1])

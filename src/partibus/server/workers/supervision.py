@@ -33,7 +33,7 @@ from partibus.server.data_directory.catalog_start import (
     open_catalog,
 )
 from partibus.server.data_directory.directory import claim_data_directory
-from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
+from partibus.server.data_directory.encryption import data_key_of, encrypted_catalog
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.service import (
     Endpoints,
@@ -121,8 +121,8 @@ def prepare(
     identity = identity_of(settings, lambda: tls, clock)
     identity.ensure()
     file = catalog_file(settings) or runtime / "catalog.db"
-    vault = vault_of(settings, makes=True)
-    encrypted = encrypted_catalog(vault, file, settings, None, cleanup)
+    data_key = data_key_of(settings, makes=True)
+    encrypted = encrypted_catalog(data_key, file, settings, None, cleanup)
     check_catalog(file, settings, clock, encrypted)
     group_id = secrets.randbits(32)
 

@@ -21,8 +21,8 @@ from partibus.ops.logging import configure_logging
 from partibus.server import lifecycle
 from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
 from partibus.server.node import Node
-from partibus.server.pulse import Pulse
 from partibus.server.service import Service
+from partibus.server.start_progress import StartProgress
 from partibus.server.workers import process
 from partibus.server.workers.assignment import Assignment, decode_assignment
 from partibus.server.workers.watchdog import SupervisorHeard
@@ -66,12 +66,12 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going, supervisor)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
-    pulse = Pulse(partial(_say, process.STARTING_WORD + b"\n"))
+    progress = StartProgress(partial(_say, process.STARTING_WORD + b"\n"))
     gate = partial(_pass, going, stopping)
-    node = Node(settings, clock, membership=membership, gate=gate, progress=pulse.step)
+    node = Node(settings, clock, membership=membership, gate=gate, progress=progress.step)
     node.health.is_supervised = supervisor.is_at_work
     service = Service(node, settings, clock, sockets_max, membership)
-    async with pulse.with_the_loop():
+    async with progress.with_the_loop():
         await service.start()
     lifecycle.calm_collector()
     _say(process.READY_WORD + b"\n")

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Surroundings:
+class ClientEnvironment:
     """The environment of a client."""
 
     world: World
@@ -109,12 +109,12 @@ class SimulatedClient:
     is_leaving = False
     """It has something left to do before a run may end."""
 
-    def __init__(self, around: Surroundings, number: int) -> None:
-        self.around = around
-        self.ledger = around.ledger
-        self.world = around.world
+    def __init__(self, environment: ClientEnvironment, number: int) -> None:
+        self.environment = environment
+        self.ledger = environment.ledger
+        self.world = environment.world
         self.name = f"{self.kind}-{number}"
-        self.chance = around.world.chance(self.name)
+        self.chance = environment.world.chance(self.name)
         self.violation: Violation | None = None
         self.unanswered = 0
         """Sends whose answer it awaits: until then the bus may still store what was sent."""
@@ -124,11 +124,11 @@ class SimulatedClient:
     async def live(self) -> None:
         """Work until the end of the run."""
         await asyncio.sleep(self.chance.random() * 0.01)
-        while not self.around.is_over:
+        while not self.environment.is_over:
             try:
                 await self._connected()
             except Troubles as error:
-                self.world.note(self.name, f"has trouble: {type(error).__name__}")
+                self.world.note(self.name, f"failed: {type(error).__name__}")
                 self._tries += 1
                 wait_s = min(RETRY_S_MAX, RETRY_S * 2**self._tries)
                 await asyncio.sleep(0.01 + self.chance.random() * wait_s)
@@ -140,7 +140,7 @@ class SimulatedClient:
         settings = ConnectionSettings(
             container_id=self.name, hostname="bus", idle_timeout_ms=IDLE_TIMEOUT_MS
         )
-        fronts = self.around.fronts
+        fronts = self.environment.fronts
         connecting = BusClient.connect(
             fronts[self.chance.randrange(len(fronts))],
             0,
@@ -162,7 +162,7 @@ class SimulatedClient:
     def rounds(self, least: int, most: int) -> Iterator[None]:
         """Some turns of its work, as long as the run is not over."""
         for _ in range(self.chance.randrange(least, most)):
-            if self.around.is_over:
+            if self.environment.is_over:
                 return
             yield
 
@@ -194,7 +194,7 @@ class SimulatedClient:
 
     def write(self, entity: str, *, session: str = "", size: int | None = None) -> Letter:
         """A new message for an entity."""
-        places = self.around.entities[entity]
+        places = self.environment.entities[entity]
         length = self.chance.choice((0, 50, 400, 3000, 10_000)) if size is None else size
         return self.ledger.write(places, session=session, size=length)
 
@@ -265,17 +265,19 @@ class WatchedReceiver(Receiver):
         self._letters: dict[int, tuple[Letter, Copy]] = {}
 
     def take(self, event: TransferReceived) -> None:
-        around = self._client.around
-        letter, copy = around.ledger.arrived(self._place, event.payload, around.net.arriving_us)
-        if letter.due_us and not around.clocks_jump:
-            around.ledger.not_early(letter, 1_000)
-        if letter.life_us and around.keeps_time and not self.takes_dead_letters:
-            around.ledger.not_late(letter, around.net.arriving_us)
-        if letter.session and copy.arrivals == 1 and not around.sets_aside:
-            around.ledger.in_order(letter, self._place)
+        environment = self._client.environment
+        letter, copy = environment.ledger.arrived(
+            self._place, event.payload, environment.net.arriving_us
+        )
+        if letter.due_us and not environment.clocks_jump:
+            environment.ledger.not_early(letter, 1_000)
+        if letter.life_us and environment.keeps_time and not self.takes_dead_letters:
+            environment.ledger.not_late(letter, environment.net.arriving_us)
+        if letter.session and copy.arrivals == 1 and not environment.sets_aside:
+            environment.ledger.in_order(letter, self._place)
         self._letters[event.delivery_id] = (letter, copy)
         if self.deletes:
-            around.ledger.done(letter, copy)
+            environment.ledger.done(letter, copy)
         super().take(event)
 
     def letter(self, message: ReceivedMessage) -> tuple[Letter, Copy]:

@@ -18,7 +18,7 @@ from partibus.fragment.cursors.commands import (
     RangePlan,
     ReadRange,
 )
-from partibus.simulation.clients.client import Surroundings
+from partibus.simulation.clients.client import ClientEnvironment
 from partibus.simulation.clients.pipelines import MANY, PipelineClient
 from partibus.simulation.world import Violation
 
@@ -44,14 +44,14 @@ class CursorClient(PipelineClient):
 
     kind = "cursor-reader"
 
-    def __init__(self, around: Surroundings, number: int) -> None:
-        super().__init__(around, number)
+    def __init__(self, environment: ClientEnvironment, number: int) -> None:
+        super().__init__(environment, number)
         self._progress: list[Progress] = []
         self._since_us = 0
 
     async def batch(self) -> None:
         if not self._progress:
-            self._progress = [await self._begin(home) for home in self.around.homes[PLACE]]
+            self._progress = [await self._begin(home) for home in self.environment.homes[PLACE]]
             self._since_us = self.world.now_us
         await self._advance(self.chance.choice(self._progress))
 

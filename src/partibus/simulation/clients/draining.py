@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from partibus.client.connection import BusClient
-from partibus.simulation.clients.client import SimulatedClient, Surroundings
+from partibus.simulation.clients.client import ClientEnvironment, SimulatedClient
 from partibus.simulation.clients.in_sessions import SessionReceiver
 from partibus.simulation.clients.receiving import DeferringClient, ReceivingClient
 from partibus.simulation.event_loop import SimulatedLoop
@@ -24,15 +24,15 @@ UNDELIVERED = (
 )
 
 
-class Unending(SimulatedClient):
+class DrainerBase(SimulatedClient):
     """Goes on when the others stop."""
 
     async def live(self) -> None:
-        self.around = replace(self.around, is_over=False)
+        self.environment = replace(self.environment, is_over=False)
         await super().live()
 
 
-class DrainingClient(Unending, ReceivingClient):
+class DrainingClient(DrainerBase, ReceivingClient):
     """Receives from one place forever, and completes everything."""
 
     kind = "drain"
@@ -48,7 +48,7 @@ class DrainingClient(Unending, ReceivingClient):
                 await self.complete(receiver, message)
 
 
-class DrainingSessions(Unending, ReceivingClient):
+class DrainingSessions(DrainerBase, ReceivingClient):
     """Takes one session after the other and empties it."""
 
     kind = "drain-sessions"
@@ -64,7 +64,7 @@ class DrainingSessions(Unending, ReceivingClient):
             await receiver.close()
 
 
-class DrainingDeferred(Unending, DeferringClient):
+class DrainingDeferred(DrainerBase, DeferringClient):
     """Looks for deferred messages and receives them."""
 
     kind = "drain-deferred"
@@ -82,8 +82,8 @@ class DrainingDeferred(Unending, DeferringClient):
 class Drain:
     """All clients that empty the bus."""
 
-    def __init__(self, around: Surroundings, processes: Sequence[ServerProcess]) -> None:
-        self._around = around
+    def __init__(self, environment: ClientEnvironment, processes: Sequence[ServerProcess]) -> None:
+        self._environment = environment
         self._processes = processes
         self.unserved: Callable[[], str] = str
         """What is not served; empty when everything is served."""
@@ -92,22 +92,22 @@ class Drain:
     def begin(self, loop: SimulatedLoop) -> None:
         """Empty every subqueue at once."""
         pairs = [("sessions", "sessions/$deadletterqueue")]
-        for place in self._around.known_places:
+        for place in self._environment.known_places:
             pairs += [(place, place), (place, f"{place}/$deadletterqueue")]
         pairs += UNDELIVERED  # messages that could not be read are left there
         for number, (place, path) in enumerate(pairs, 1000):
-            client = DrainingClient(self._around, number)
+            client = DrainingClient(self._environment, number)
             client.place, client.path = place, path
             self._clients.append(client)
-        self._clients.append(DrainingSessions(self._around, 1998))
-        self._clients.append(DrainingDeferred(self._around, 1999))
+        self._clients.append(DrainingSessions(self._environment, 1998))
+        self._clients.append(DrainingDeferred(self._environment, 1999))
         for each in self._clients:
             loop.create_task(each.live())
 
     def end(self) -> None:
         """Prevent further connections."""
         for each in self._clients:
-            each.around.is_over = True
+            each.environment.is_over = True
 
     @property
     def violation(self) -> Violation | None:

@@ -28,7 +28,7 @@ class SessionClient(ReceivingClient):
 
     def wanted(self) -> str | None:
         """The session to ask for; None for the next that is free."""
-        senders = self.around.session_senders
+        senders = self.environment.session_senders
         if senders and self.chance.random() < 0.3:
             return f"{self.chance.choice(senders)}.{self.chance.randrange(4)}"
         return None
@@ -67,7 +67,7 @@ class SessionClient(ReceivingClient):
                     raise Violation(f"session {session} has the state {found!r}, none of {states}")
 
 
-class SessionRival(SessionClient):
+class CompetingSessionClient(SessionClient):
     """Asks for sessions that others hold, like a program that was started twice."""
 
     kind = "session-rival"
@@ -95,13 +95,13 @@ class SessionReceiver(WatchedReceiver):
         super().attached(link)  # type: ignore[arg-type]
         assert self.link is not None and self.link.source is not None
         session = self.session = str(self.link.source.filters.get(SESSION_FILTER))
-        around = self._owner.around
+        environment = self._owner.environment
         ticks = self.link.properties.get("com.microsoft:locked-until-utc")
         assert isinstance(ticks, int)
         until_ms = (ticks - EPOCH_TICKS) // TICKS_PER_MS - START_MS
-        until_us = 0 if around.clocks_jump or around.revokes_sessions else until_ms * 1000
-        self._holder = around.ledger.holds(
-            "sessions", session, self._owner.name, around.net.arriving_us, until_us
+        until_us = 0 if environment.clocks_jump or environment.revokes_sessions else until_ms * 1000
+        self._holder = environment.ledger.holds(
+            "sessions", session, self._owner.name, environment.net.arriving_us, until_us
         )
         transport = self._bus._transport
         assert isinstance(transport, SimulatedTransport)

@@ -6,7 +6,7 @@ Owns only the table: a new behaviour is a class with its own `kind`, listed here
 
 from partibus.simulation.clients.client import SimulatedClient
 from partibus.simulation.clients.cursors import CursorClient
-from partibus.simulation.clients.in_sessions import SessionClient, SessionRival
+from partibus.simulation.clients.in_sessions import CompetingSessionClient, SessionClient
 from partibus.simulation.clients.moving import FeedingClient, MovingClient
 from partibus.simulation.clients.pipelines import (
     ClaimFeedingClient,
@@ -22,9 +22,9 @@ from partibus.simulation.clients.receiving import (
 )
 from partibus.simulation.clients.sending import (
     BatchingClient,
-    FleetingClient,
+    ExpiringClient,
     ForwardedClient,
-    MortalClient,
+    LossyClient,
     PublishingClient,
     RepeatingClient,
     SchedulingClient,
@@ -50,12 +50,12 @@ KINDS: dict[str, type[SimulatedClient]] = {
         ReceivingClient,
         TokenClient,
         DeletingClient,
-        FleetingClient,
-        MortalClient,
+        LossyClient,
+        ExpiringClient,
         SlowClient,
         DeferringClient,
         SessionClient,
-        SessionRival,
+        CompetingSessionClient,
         CursorClient,
     )
 }

@@ -12,7 +12,7 @@ from partibus.amqp.delivery import transactional_state
 from partibus.client.bus import Bus
 from partibus.client.connection import BusClient
 from partibus.client.links import ReceivedMessage
-from partibus.client.transactions import Answer, Fate, Move, TransactedLinks
+from partibus.client.transactions import Answer, Move, TransactedLinks, TransactionOutcome
 from partibus.simulation.clients.client import SimulatedClient
 from partibus.simulation.clients.sending import SendingClient
 from partibus.simulation.ledger import Copy, Letter
@@ -29,7 +29,7 @@ class OpenBus:
         """The connection came with a key."""
 
 
-class HesitatingLinks(TransactedLinks):
+class SlowTransactionLinks(TransactedLinks):
     """Pauses between the work of a transaction and its end, and does the work in any order."""
 
     hesitate: Callable[[], Awaitable[None]]
@@ -62,12 +62,12 @@ class MovingClient(SimulatedClient):
     kind = "mover"
 
     async def behave(self, bus: BusClient) -> None:
-        links = await HesitatingLinks.open(cast(Bus, OpenBus(bus)), "moves-in")
-        assert isinstance(links, HesitatingLinks)
+        links = await SlowTransactionLinks.open(cast(Bus, OpenBus(bus)), "moves-in")
+        assert isinstance(links, SlowTransactionLinks)
         links.hesitate = self._hesitate
         links.sends_first = lambda: self.chance.random() < 0.5
         sender = await links.sender("moves-out")
-        while not self.around.is_over:
+        while not self.environment.is_over:
             try:
                 async with asyncio.timeout(0.5):
                     received = await links.receiver.receive(self.chance.randrange(1, 4))
@@ -92,7 +92,7 @@ class MovingClient(SimulatedClient):
     async def _hesitate(self) -> None:
         """Sometimes for so long that its locks are lost before it continues."""
         if self.chance.random() < 0.2:
-            await asyncio.sleep(2 * self.chance.random() * self.around.lock_us / 1_000_000)
+            await asyncio.sleep(2 * self.chance.random() * self.environment.lock_us / 1_000_000)
 
     def _note(self, message: ReceivedMessage) -> tuple[Letter, Copy]:
         # The bytes arrived just now at the latest: an older time is never too strict.
@@ -100,17 +100,17 @@ class MovingClient(SimulatedClient):
 
     def _close(self, move: Move, line: LedgerMove, letter: Letter, copy: Copy) -> None:
         """Record the outcome of a transaction; one that was never discharged has not happened."""
-        if move.fate is Fate.COMMITTED:
-            line.fate = "committed"
+        if move.outcome is TransactionOutcome.COMMITTED:
+            line.outcome = "committed"
             self.ledger.done(letter, copy)
             self.ledger.accepted(line.letter)
             self.ledger.totals.moves += 1
-        elif move.fate in (Fate.ROLLED_BACK, Fate.OPEN):
-            line.fate = "rolled back"
+        elif move.outcome in (TransactionOutcome.ROLLED_BACK, TransactionOutcome.OPEN):
+            line.outcome = "rolled back"
             copy.is_asked = line.was_asked
             self.ledger.refused(line.letter)
         else:
-            line.fate = "in doubt"
+            line.outcome = "in doubt"
 
 
 class FeedingClient(SendingClient):

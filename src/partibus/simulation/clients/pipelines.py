@@ -85,7 +85,7 @@ class PipelineClient(SimulatedClient):
     async def live(self) -> None:
         self.is_leaving = True
         try:
-            while not self.around.is_over:
+            while not self.environment.is_over:
                 await self.batch()
                 await self.think(0.2)
             await self.leave()
@@ -103,7 +103,7 @@ class PipelineClient(SimulatedClient):
 
     async def ask(self, fragment_id: int, kind: type[T], make: Callable[[Reply], Command]) -> T:
         """The answer; raises a BusError, or TimeoutError when none comes."""
-        net, future = self.around.net, asyncio.get_running_loop().create_future()
+        net, future = self.environment.net, asyncio.get_running_loop().create_future()
 
         def resolve(value: object) -> None:
             if not future.done():
@@ -112,7 +112,7 @@ class PipelineClient(SimulatedClient):
         def answer(value: object) -> None:
             self.world.after(net.delay_us(), resolve, value)
 
-        self.world.after(net.delay_us(), self.around.submit, fragment_id, make(Reply(answer)))
+        self.world.after(net.delay_us(), self.environment.submit, fragment_id, make(Reply(answer)))
         async with asyncio.timeout(ANSWER_S):
             value = await future
         if isinstance(value, BusError):
@@ -138,10 +138,10 @@ class StagingClient(PipelineClient):
     _epoch = 0
 
     async def batch(self) -> None:
-        home = self.around.homes["staged"][0]
+        home = self.environment.homes["staged"][0]
         self._batch += 1
         letters: list[Letter] | None = None
-        while letters is None and not self.around.is_over:
+        while letters is None and not self.environment.is_over:
             self._epoch += 1
             letters = await self._stage(home)
         if letters is not None:
@@ -192,7 +192,7 @@ class StagingClient(PipelineClient):
         self.ledger.totals.stages += 1
 
     async def leave(self) -> None:
-        home = self.around.homes["staged"][0]
+        home = self.environment.homes["staged"][0]
         await self.insist(home, int, lambda port: DropStages(port, self.name, None, None, True))
 
 
@@ -203,7 +203,7 @@ class ClaimingClient(PipelineClient):
     _start = 0
 
     async def batch(self) -> None:
-        home = self.chance.choice(self.around.homes["claims-in"])
+        home = self.chance.choice(self.environment.homes["claims-in"])
         self._start += 1
         start, count = str(self._start), self.chance.randrange(1, 10)
         asked_us = self.world.now_us
@@ -240,7 +240,7 @@ class ClaimingClient(PipelineClient):
         self.ledger.totals.claims += 1
 
     async def leave(self) -> None:
-        for home in self.around.homes["claims-in"]:
+        for home in self.environment.homes["claims-in"]:
             try:
                 await self.insist(home, int, lambda port: ReleaseClaim(port, self.name, 1, True))
             except (ClaimLost, ClaimFenced):

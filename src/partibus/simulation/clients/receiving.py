@@ -40,7 +40,7 @@ class ReceivingClient(SimulatedClient):
     )
 
     async def behave(self, bus: BusClient) -> None:
-        known = [p for p in self.places if p in self.around.known_places]
+        known = [p for p in self.places if p in self.environment.known_places]
         place = self.chance.choice(known)
         path = place if self.chance.random() < 0.85 else f"{place}/$deadletterqueue"
         receiver = await self.receiver(bus, path, place)
@@ -67,7 +67,7 @@ class ReceivingClient(SimulatedClient):
         """Complete, abandon, dead-letter, or do nothing."""
         roll = self.chance.random()
         if roll < 0.02:
-            await asyncio.sleep(self.chance.random() * 2 * self.around.lock_us / 1_000_000)
+            await asyncio.sleep(self.chance.random() * 2 * self.environment.lock_us / 1_000_000)
         if roll < 0.80:
             await self.complete(receiver, message)
         elif roll < 0.90:
@@ -131,7 +131,7 @@ class TokenClient(ReceivingClient):
     places = ("plain", "single")
 
     async def behave(self, bus: BusClient) -> None:
-        place = self.chance.choice([p for p in self.places if p in self.around.known_places])
+        place = self.chance.choice([p for p in self.places if p in self.environment.known_places])
         receiver = await self.receiver(bus, place, place)
         management = await self.management(bus, place)
         for _ in self.rounds(5, 40):

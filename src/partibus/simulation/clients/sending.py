@@ -7,7 +7,7 @@ is new, except from clients that rely on duplicate detection.
 from partibus.client.connection import BusClient
 from partibus.client.management import Management
 from partibus.client.message import BATCH_FORMAT, encode_batch
-from partibus.simulation.clients.client import SimulatedClient, Surroundings
+from partibus.simulation.clients.client import ClientEnvironment, SimulatedClient
 from partibus.simulation.entities import LIFE_MS
 from partibus.simulation.ledger import Letter
 from partibus.simulation.world import START_MS
@@ -44,7 +44,7 @@ class ForwardedClient(SendingClient):
     entities = ("hop",)
 
 
-class MortalClient(SendingClient):
+class ExpiringClient(SendingClient):
     """Sends to a queue whose messages are dead-lettered if not received in time."""
 
     kind = "mortal-sender"
@@ -56,7 +56,7 @@ class MortalClient(SendingClient):
         return letter
 
 
-class FleetingClient(SendingClient):
+class LossyClient(SendingClient):
     """Sends to a queue whose receiver chose a mode in which messages may be lost in transit."""
 
     kind = "fleeting-sender"
@@ -76,7 +76,7 @@ class BatchingClient(SimulatedClient):
 
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("single")
-        while not self.around.is_over:
+        while not self.environment.is_over:
             letters = [self.write("single") for _ in range(self.chance.randrange(2, 8))]
             messages = [self.message(letter) for letter in letters]
             payload = encode_batch(messages[0], [message.encode() for message in messages])
@@ -91,7 +91,7 @@ class SessionSendingClient(SimulatedClient):
 
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("sessions")
-        while not self.around.is_over:
+        while not self.environment.is_over:
             session = f"{self.name}.{self.chance.randrange(SESSIONS)}"
             letter = self.write("sessions", session=session)
             await self.store([letter], sender, sender.send(self.message(letter).encode()))
@@ -105,8 +105,8 @@ class RepeatingClient(SimulatedClient):
     kind = "repeater"
     _open: Letter | None = None
 
-    def __init__(self, around: Surroundings, number: int) -> None:
-        super().__init__(around, number)
+    def __init__(self, environment: ClientEnvironment, number: int) -> None:
+        super().__init__(environment, number)
         self._sent: list[Letter] = []
 
     async def behave(self, bus: BusClient) -> None:
@@ -114,7 +114,7 @@ class RepeatingClient(SimulatedClient):
         if self._sent:  # it has lost its connection, and its position in its work
             async with self.answer():
                 await sender.send(self.message(self._sent[-1]).encode())
-        while not self.around.is_over or self._open is not None:
+        while not self.environment.is_over or self._open is not None:
             letter = self._open = self._open or self.write("dups")
             payload = self.message(letter).encode()
             async with self.answer():
@@ -136,7 +136,7 @@ class SchedulingClient(SimulatedClient):
 
     async def behave(self, bus: BusClient) -> None:
         management = await self.management(bus, "plain")
-        while not self.around.is_over:
+        while not self.environment.is_over:
             letter = self.write("plain")
             letter.due_us = self.world.now_us + self.chance.randrange(1_000, 3_000_000)
             message = self.message(letter)

@@ -34,7 +34,7 @@ LOCK_POLL_US = 5_000
 T = TypeVar("T")
 
 
-class MustWait(Exception):
+class LockWait(Exception):
     """A lock is held by another connection."""
 
 
@@ -279,7 +279,7 @@ class DatabaseConnection:
             if now_us - request.sent_us > STATEMENT_US:
                 raise psycopg.errors.QueryCanceled("the statement has waited for too long")
             result = request.work()
-        except MustWait:
+        except LockWait:
             if now_us < request.lock_until_us:
                 server.world.after(LOCK_POLL_US, self._carry_out, request)
                 return

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from partibus.simulation.cluster.database import DatabaseConnection, MustWait
+from partibus.simulation.cluster.database import DatabaseConnection, LockWait
 from partibus.simulation.world import Violation
 from partibus.store.postgres.lane import LaneRow, SegmentRow
 
@@ -98,7 +98,7 @@ class LaneContent:
     def raise_epoch(self, connection: DatabaseConnection, log_id: bytes, first: int) -> LaneRow:
         """A new writer, when no transaction of the lane is open."""
         if any(holder is not connection for holder in self.holders):
-            raise MustWait
+            raise LockWait
         if not self.log_id:
             self.log_id, self.tail, self.checkpoint = log_id, first, first
         self.epoch += 1
@@ -107,7 +107,7 @@ class LaneContent:
     def lock(self, connection: DatabaseConnection) -> None:
         """The lock of a single server."""
         if self.server_lock not in (None, connection):
-            raise MustWait
+            raise LockWait
         if self.server_lock is None:
             self.server_lock = connection
             connection.at_end.append(self._unlock)

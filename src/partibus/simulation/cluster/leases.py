@@ -14,7 +14,7 @@ from typing import TypeVar
 import psycopg
 
 from partibus.control.ownership import LEASE_MS, NodeAddress
-from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow, Pulse
+from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow, Renewal
 from partibus.simulation.cluster.database import CONNECT_US, DatabaseConnection
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.event_loop import SimulatedLoop
@@ -60,12 +60,12 @@ class ControlServer(LaneServer):
         self.notify()
         return self._last_number
 
-    def renew(self, node: int) -> Pulse:
+    def renew(self, node: int) -> Renewal:
         entry = self.nodes.get(node)
         if entry is not None:
             entry.heartbeat_ms = self.now_ms()
         alive = [number for number in self.nodes if self.is_alive(number)]
-        return Pulse(entry is not None, len(alive), sum(alive))
+        return Renewal(entry is not None, len(alive), sum(alive))
 
     def look(self) -> LeaseRows:
         now_ms = self.now_ms()
@@ -198,7 +198,7 @@ class ControlPlane:
     async def join(self, connection: ControlConnection, address: NodeAddress) -> int:
         return await connection.ask(lambda: self._server.join(address), changes=True)
 
-    async def renew(self, connection: ControlConnection, node: int) -> Pulse:
+    async def renew(self, connection: ControlConnection, node: int) -> Renewal:
         return await connection.ask(lambda: self._server.renew(node), changes=True)
 
     async def look(self, connection: ControlConnection) -> LeaseRows:

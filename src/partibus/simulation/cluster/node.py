@@ -2,7 +2,7 @@
 
 Owns the life of one node: it joins under a new number each time it starts, serves the lanes that
 its leases give it, and dies, pauses or leaves at any moment. The wiring mirrors `server.node` with
-a `Seat`; all nodes share one catalog in memory, with fixed entities.
+a `ClusterMember`; all nodes share one catalog in memory, with fixed entities.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ from partibus.fragment.commands import Command
 from partibus.gateway.namespace import Namespace
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging
+from partibus.server.nodes.member import ClusterMember
 from partibus.server.nodes.moving_lanes import MovingLanes
-from partibus.server.nodes.seat import Seat
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.cluster.lane_tables import LaneContent
@@ -70,7 +70,7 @@ class Cluster(Host):
         return self.servers[self.places[lane]].lane(lane)
 
 
-class NoNews:
+class UnchangingFeed:
     """The feed of a catalog that never changes."""
 
     def __init__(self, generation: int) -> None:
@@ -96,7 +96,7 @@ class SimulatedNode(ServerProcess):
         self.lanes: MovingLanes
         self._shared: dict[str, SharedAppends] = {}
         self._peers: Peers
-        self._seat: Seat
+        self._member: ClusterMember
         self._ownership: PostgresOwnership
         self.is_stopping = False
 
@@ -130,10 +130,10 @@ class SimulatedNode(ServerProcess):
         ownership = self._ownership = PostgresOwnership(dsn, address, self.clock)
         group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
         catalog = self._cluster.catalog
-        self._seat = Seat(ownership, group, lambda: catalog, ownership.start)
-        self._seat.follow_by(NoNews(catalog.generation), lambda: catalog)
-        self._seat.follow_catalog()
-        self._seat.on_evicted = self._evicted
+        self._member = ClusterMember(ownership, group, lambda: catalog, ownership.start)
+        self._member.follow_by(UnchangingFeed(catalog.generation), lambda: catalog)
+        self._member.follow_catalog()
+        self._member.on_evicted = self._evicted
         self.loop.create_task(self._live())
 
     async def _live(self) -> None:
@@ -147,9 +147,9 @@ class SimulatedNode(ServerProcess):
         catalog, scheduler = self._cluster.catalog, LoopScheduler(self.loop)
         namespace = Namespace(catalog)
         self._couriers = Couriers(namespace, scheduler)
-        number = await self._seat.join(catalog)
+        number = await self._member.join(catalog)
         self._world.note(self.name, f"joins as node {number}")
-        group = self._seat.group
+        group = self._member.group
         self.lanes = MovingLanes(
             self.brokers,
             self.machines,
@@ -171,7 +171,7 @@ class SimulatedNode(ServerProcess):
         await self._peers.start()
         belonging = Belonging(Path("the catalog"), self._cluster.settings, catalog)
         make = partial(self._make_broker, scheduler)
-        await self._seat.begin(self.lanes, self._peers, belonging, make, True)
+        await self._member.begin(self.lanes, self._peers, belonging, make, True)
         if not self.is_stopping:
             self._listen()
             self.is_serving = True
@@ -248,7 +248,7 @@ class SimulatedNode(ServerProcess):
         # Clients are notified later than the lanes of other nodes, which give their sessions away.
         self._cluster.net.take_leave(self.loop)
         self._gateway.close()
-        await self._seat.leave()
+        await self._member.leave()
         await self._peers.close()
         self._world.note(self.name, "has left")
         self._leave_soon()

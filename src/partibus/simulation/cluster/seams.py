@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from partibus.cluster import node_group
 from partibus.cluster.channel import PeerChannel
-from partibus.cluster.transport import PeerDoor
+from partibus.cluster.transport import PeerListener
 from partibus.control.postgres import ownership, session
 from partibus.simulation.cluster.lane import (
     LaneServer,
@@ -72,7 +72,7 @@ class PeerWire:
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
-    ) -> PeerDoor:
+    ) -> PeerListener:
         assert isinstance(loop, SimulatedLoop)
         return loop.net.listen(loop, make, f"{PEERS}{self._host}:{self.port}")
 

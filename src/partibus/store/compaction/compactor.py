@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.store.callbacks import tell
-from partibus.store.compaction.kept import kept_segment
+from partibus.store.callbacks import call_back
+from partibus.store.compaction.compacted_file import kept_segment
 from partibus.store.compaction.survivors import (
     CompactionPlace,
     Copying,
@@ -268,7 +268,7 @@ class Compactor:
 
     def _over(self, done: Done, error: BusError | None) -> None:
         self._is_busy = False
-        tell(done, error)
+        call_back(done, error)
 
     def _forget(self, names: list[str], then: Callable[[], None]) -> None:
         """Delete segments once no earlier request still reads them."""

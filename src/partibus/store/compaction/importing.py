@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from partibus.store.checkpoint import Checkpoint, write_checkpoint
-from partibus.store.compaction.kept import KeptWriter
+from partibus.store.compaction.compacted_file import CompactedFileWriter
 from partibus.store.disk import OsDisk
 from partibus.store.interface import Ref
 from partibus.store.lock import DirectoryLock
@@ -97,7 +97,7 @@ class DirectoryImport:
     def write(self, stretch: Stretch, bodies: Bodies) -> None:
         """A compacted file."""
         place = (self._directory, self._store_id, stretch.base, stretch.end)
-        file = KeptWriter(self._disk, *place, FIRST_GENERATION)
+        file = CompactedFileWriter(self._disk, *place, FIRST_GENERATION)
         try:
             for position, body in bodies:
                 file.add(position, with_checksum(body))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from partibus.store.compaction.kept import KeptWriter, read_index
+from partibus.store.compaction.compacted_file import CompactedFileWriter, read_index
 from partibus.store.compaction.survivors import Bodies, Source
 from partibus.store.disk import Disk
 from partibus.store.reading import Readers
@@ -46,10 +46,12 @@ class SegmentFiles:
         self._store_id = store_id
         self._seed = seed
 
-    def writer(self, sources: list[Source], generation: int) -> KeptWriter:
+    def writer(self, sources: list[Source], generation: int) -> CompactedFileWriter:
         """A compacted file."""
         base, end = sources[0].base, sources[-1].end
-        return KeptWriter(self._disk, self.directory, self._store_id, base, end, generation)
+        return CompactedFileWriter(
+            self._disk, self.directory, self._store_id, base, end, generation
+        )
 
     def delete(self, names: list[str]) -> None:
         """Delete files that are not needed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.compaction.kept import is_intact
+from partibus.store.compaction.compacted_file import is_intact
 from partibus.store.record import BODY_CRC_BYTES
 from partibus.store.table import Extents, Segment
 

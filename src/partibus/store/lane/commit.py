@@ -142,7 +142,7 @@ class CommitHelper(Protocol):
         ...
 
 
-class Undone(Exception):
+class SharedCommitFailed(Exception):
     """What was borrowed is not durable, and not by a fault of this log: it has to try alone."""
 
 
@@ -173,7 +173,7 @@ class CommitThread:
         self._helper = helper
         self._is_lent = False
         """Whether the helper has the group in flight, or is about to borrow the next one."""
-        self._trouble: Exception | None = None
+        self._error: Exception | None = None
         """Why the helper could not make its group durable."""
         self._finishing = False
         """Whether the thread waits in `finish` although another group could be begun."""
@@ -247,13 +247,13 @@ class CommitThread:
         self._timings.append.observe(now_s - group[0].begun_s)
         return partial(self._owner.committed, group, now_s - begun_s)
 
-    def give_back(self, trouble: Exception | None = None) -> None:
-        """What was borrowed was reported as durable, unless there was trouble."""
+    def give_back(self, error: Exception | None = None) -> None:
+        """What was borrowed was reported as durable, unless there is an error."""
         with self._wake:
-            self._is_lent, self._trouble = False, trouble
-            if trouble is None and self._in_flight:
+            self._is_lent, self._error = False, error
+            if error is None and self._in_flight:
                 self._in_flight.popleft()
-            is_calm = trouble is None and not self._is_failing and not self._closing
+            is_calm = error is None and not self._is_failing and not self._closing
             if not is_calm or (self._waiting and not self._lends()):
                 self._wake.notify()
 
@@ -283,7 +283,7 @@ class CommitThread:
             if not self._waiting and not in_flight:
                 self._is_resting = True
                 return None if self._closing else []
-            is_full = in_flight >= self._engine.in_flight_max or self._trouble is not None
+            is_full = in_flight >= self._engine.in_flight_max or self._error is not None
             group = [] if is_full or not self._waiting else self._take_group(in_flight)
             self._finishing = not group and not is_full
             return group
@@ -314,7 +314,7 @@ class CommitThread:
             self._engine.rest()
             return
         oldest = self._in_flight[0][0]
-        if self._trouble is not None:
+        if self._error is not None:
             self._begin_alone(oldest)
         if self._engine.finish(oldest):
             self._report(self.finished())
@@ -322,10 +322,10 @@ class CommitThread:
 
     def _begin_alone(self, group: list[PendingEntry]) -> None:
         """The helper could not make a group durable."""
-        assert self._trouble is not None
-        if not isinstance(self._trouble, Undone):
-            raise self._trouble
-        self._trouble = None
+        assert self._error is not None
+        if not isinstance(self._error, SharedCommitFailed):
+            raise self._error
+        self._error = None
         self._engine.begin(group)
 
     def _fail(self, error: Exception) -> None:
@@ -346,11 +346,11 @@ class CommitThread:
         self._engine.withdraw()
         with self._wake:
             self._refusing, self._is_failing = True, False
-            last, self._trouble = self._trouble or error, None
+            last, self._error = self._error or error, None
             begun = list(chain.from_iterable(group for group, _ in self._in_flight))
             waiting, self._waiting = self._waiting, []
             self._in_flight.clear()
-            if not isinstance(last, Undone) and not self._engine.is_refused(last):
+            if not isinstance(last, SharedCommitFailed) and not self._engine.is_refused(last):
                 unknown = OperationTimeout(
                     f"The {name} did not answer: whether this was stored is unknown. Try again."
                 )
@@ -385,5 +385,5 @@ class CommitThread:
         self._engine.close()
         self._report(partial(self._owner.was_fenced))
 
-    def _report(self, news: "partial[None]") -> None:
-        report(self._notify, self._engine.name, news)
+    def _report(self, call: "partial[None]") -> None:
+        report(self._notify, self._engine.name, call)

@@ -21,7 +21,7 @@ from partibus.domain.errors import (
     StoreUnavailable,
     TransientError,
 )
-from partibus.store.callbacks import tell
+from partibus.store.callbacks import call_back
 from partibus.store.interface import (
     Done,
     Increment,
@@ -45,7 +45,7 @@ from partibus.store.record import (
 )
 from partibus.store.table import SegmentTable
 
-# A slower commit means a disk or a database in trouble: clients give up within seconds.
+# A slower commit means a disk or a database in difficulty: clients give up within seconds.
 SLOW_COMMIT_S: Final = 2.0
 # Records whose commit is carried out in one turn of the loop, one to two milliseconds: after a
 # slow sync thousands of them are durable at once.
@@ -227,9 +227,9 @@ class LaneLog:
     def _tell_refused(self) -> None:
         refused, self._refused = self._refused, []
         for done, error in refused:
-            tell(done, error)
+            call_back(done, error)
 
-    # --- news of the commit thread, on the loop thread ------------------------------------
+    # --- calls from the commit thread, on the loop thread ------------------------------------
 
     def committed(self, entries: list[PendingEntry], elapsed_s: float) -> None:
         """These entries are durable."""
@@ -249,7 +249,7 @@ class LaneLog:
             entry = untold.popleft()
             self._acknowledged = entry.end
             most -= max(1, entry.payload.count)
-            tell(entry.done, None)
+            call_back(entry.done, None)
         if untold:
             self._notify(self._tell_some)
 
@@ -261,7 +261,7 @@ class LaneLog:
         self._update_state()
         for entry in entries:
             self._table.void(entry.position, entry.payload.body_bytes)
-            tell(entry.done, error)
+            call_back(entry.done, error)
 
     def was_fenced(self) -> None:
         """Another writer has the log: this one is down for good."""

@@ -14,7 +14,7 @@ from typing import Final
 import psycopg
 
 from partibus.store.interface import StoreTimings
-from partibus.store.lane.commit import CommitThread, Fenced, PendingEntry, Undone
+from partibus.store.lane.commit import CommitThread, Fenced, PendingEntry, SharedCommitFailed
 from partibus.store.postgres.connection import Connection, close_quietly, is_answer
 from partibus.store.postgres.lane import Lane
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
@@ -142,7 +142,7 @@ class LaneWriter:
             self._is_durable(group)
             return None
         self._sent_s.popleft()
-        return Undone() if changed is None else self._lane.fenced()
+        return SharedCommitFailed() if changed is None else self._lane.fenced()
 
     # --- the thread again ---------------------------------------------------------------------
 

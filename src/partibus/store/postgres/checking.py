@@ -21,9 +21,9 @@ class LaneUnderCheck:
     """One lane, from its opening to `close`."""
 
     def __init__(self, dsn: str, number: int, owner: str) -> None:
-        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._place = (dsn, number, owner)
-        self._store = PostgresStore(dsn, number, notify=self._news.put, owner=owner)
+        self._store = PostgresStore(dsn, number, notify=self._calls.put, owner=owner)
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class LaneUnderCheck:
         answers: list[list[bytes] | BusError] = []
         self._store.read(refs, answers.append)
         while not answers:
-            self._news.get()()
+            self._calls.get()()
         answer = answers[0]
         if isinstance(answer, BusError):
             raise answer

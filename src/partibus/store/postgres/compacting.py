@@ -16,7 +16,7 @@ from typing import Final
 import psycopg
 
 from partibus.domain.errors import BusError, StoreCorrupt
-from partibus.store.compaction.kept import kept_segment, parse_kept_name
+from partibus.store.compaction.compacted_file import kept_segment, parse_kept_name
 from partibus.store.compaction.survivors import Bodies, Source
 from partibus.store.interface import Ref
 from partibus.store.postgres.connection import Connection
@@ -70,9 +70,9 @@ class LaneTables:
         """Close the connection; the compactor has ended."""
         self._connection.drop()
 
-    def writer(self, sources: list[Source], generation: int) -> "KeptTable":
+    def writer(self, sources: list[Source], generation: int) -> "CompactedTable":
         """A table for the remains of neighbours."""
-        return KeptTable(self._lane, self._connection.get(), sources, generation)
+        return CompactedTable(self._lane, self._connection.get(), sources, generation)
 
     def delete(self, names: list[str]) -> None:
         """Drop tables that are not needed."""
@@ -138,7 +138,7 @@ def segment_key(directory: Path, name: str) -> tuple[int, int]:
     return base, generation
 
 
-class KeptTable:
+class CompactedTable:
     """The remains of neighbouring segments; they count when `finish` has returned."""
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.callbacks import tell
+from partibus.store.callbacks import call_back
 from partibus.store.interface import Done, Increment, Notify
 from partibus.store.postgres.lane import Lane
 from partibus.store.postgres.lane_connection import LaneConnection
@@ -115,14 +115,14 @@ class DatabaseKeeper:
             # They hold nothing that is needed; the next start finds them again.
             self._connection.drop()
             _log.warning("%s: obsolete tables remain: %s", self._lane.name, error)
-        self._notify(partial(tell, done, None))
+        self._notify(partial(call_back, done, None))
 
     # --- on the loop ------------------------------------------------------------------------
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True
         self._changed()
-        tell(done, error)
+        call_back(done, error)
 
     def _written(self, position: int, written: int, empty: list[int], done: Done) -> None:
         self.position = position
@@ -134,4 +134,4 @@ class DatabaseKeeper:
         removed = [self._table.remove(base) for base in empty if self._table.holds_nothing(base)]
         going = [(segment.base, segment.generation) for segment in removed]
         if not self._worker.submit(partial(self._drop, going, done)):
-            tell(done, None)  # closed meanwhile: the next start finds the tables again
+            call_back(done, None)  # closed meanwhile: the next start finds the tables again

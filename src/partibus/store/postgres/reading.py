@@ -13,7 +13,7 @@ from operator import itemgetter
 import psycopg
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.store.callbacks import tell_read
+from partibus.store.callbacks import call_back_read
 from partibus.store.interface import Notify, ReadDone, Ref
 from partibus.store.lane.recent import RecentEntries
 from partibus.store.postgres.lane import Lane
@@ -61,7 +61,7 @@ class DatabaseReaders:
             bodies = self.read_now(refs)
             runs = plan_runs(self._table, refs) if bodies is None else []
         except StoreCorrupt as error:
-            self._notify(partial(tell_read, done, error))
+            self._notify(partial(call_back_read, done, error))
             return
         for position, _ in refs:
             self._table.hold(position)
@@ -116,7 +116,7 @@ class DatabaseReaders:
     def _finish(self, refs: list[Ref], answer: list[bytes] | BusError, done: ReadDone) -> None:
         for position, _ in refs:
             self._table.let_go(position)
-        tell_read(done, answer)
+        call_back_read(done, answer)
 
     def _take(
         self, data: bytes, start: int, refs: list[Ref], first: int, last: int, bodies: list[bytes]

@@ -1,7 +1,7 @@
 """Rows of several lanes in one transaction: what waits in all lanes of a database is one commit.
 
 Owns the thread that commits for the lanes of one process in one database, and its connection. It
-takes what waits in each lane, and their news go to the loop as one. Each row is still its lane's
+takes what waits in each lane, and all callbacks go to the loop as one. Each row is still its lane's
 compare-and-append, so that a lane with another writer changes nothing and holds up none beside it.
 A transaction that the database refuses is undone as a whole, and then each lane tries alone, on its
 own thread, which also has to deal with every failure. Knows neither entries nor positions.
@@ -166,19 +166,19 @@ class SharedAppends:
 
     def _settle(self, loans: list[Loan], answers: Sequence[int | None] | Exception) -> None:
         """Report what is durable, all at once; then each lane goes on."""
-        news: list[Callable[[], None]] = []
-        troubles: list[Exception | None] = []
+        calls: list[Callable[[], None]] = []
+        errors: list[Exception | None] = []
         for number, loan in enumerate(loans):
             if isinstance(answers, Exception):
-                trouble: Exception | None = psycopg.OperationalError(str(answers))
+                error: Exception | None = psycopg.OperationalError(str(answers))
             else:
-                trouble = loan.writer.answered(loan.group, answers[number])
-            troubles.append(trouble)
-            if trouble is None:
-                news.append(loan.lender.finished())
-        report(self._notify, self._application, partial(_tell, news))
-        for loan, trouble in zip(loans, troubles, strict=True):
-            loan.lender.give_back(trouble)
+                error = loan.writer.answered(loan.group, answers[number])
+            errors.append(error)
+            if error is None:
+                calls.append(loan.lender.finished())
+        report(self._notify, self._application, partial(_call_all, calls))
+        for loan, error in zip(loans, errors, strict=True):
+            loan.lender.give_back(error)
 
     def _connected(self) -> StatementPipeline | None:
         """None when the database cannot be reached."""
@@ -210,6 +210,6 @@ def _lane_of(loan: Loan) -> int:
     return loan.row.lane
 
 
-def _tell(news: list[Callable[[], None]]) -> None:
-    for each in news:
+def _call_all(calls: list[Callable[[], None]]) -> None:
+    for each in calls:
         each()

@@ -17,7 +17,7 @@ class Fault:
     def __init__(self, control: Control, key: str) -> None:
         self._control = control
         self.key = key
-        """Its name in `Faults.standing`."""
+        """Its name in `Faults.active`."""
 
     def end(self) -> None:
         """End this fault."""
@@ -78,7 +78,7 @@ class Faults:
 
     # --- all ------------------------------------------------------------------------------------
 
-    def standing(self) -> list[dict[str, Any]]:
+    def active(self) -> list[dict[str, Any]]:
         """The active faults, and how long each still lasts."""
         found: list[dict[str, Any]] = self._control.ask("GET", "/faults")["faults"]
         return found

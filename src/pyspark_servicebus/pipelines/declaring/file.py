@@ -153,7 +153,7 @@ class _Reader:
             self._complaints += _placed(self._file, self._lines, error, section)
 
     def _complain(self, text: str, *path: str | int) -> None:
-        self._complaints.append(_told(self._file, self._lines.line(*path), text))
+        self._complaints.append(_at_line(self._file, self._lines.line(*path), text))
 
     def _check_keys(self, kind: PipelineKind | None) -> None:
         own = () if kind is None else (kind.name,)
@@ -331,12 +331,12 @@ def _placed(
     if isinstance(error, FileError):
         return list(error.complaints)
     if isinstance(error, StepError):
-        return [_told(file, lines.line("step", error.number - 1, error.kind), str(error))]
+        return [_at_line(file, lines.line("step", error.number - 1, error.kind), str(error))]
     found = []
     for text in error.complaints:
         key = text.partition(":")[0].strip()
         words = [word.strip() for word in key.split(",")]
-        found.append(_told(file, _line_of(lines, words, section), text))
+        found.append(_at_line(file, _line_of(lines, words, section), text))
     return found
 
 
@@ -348,7 +348,7 @@ def _line_of(lines: TomlLines, words: list[str], section: tuple[str, ...]) -> in
     return lines.line(*section)
 
 
-def _told(file: Path, line: int | None, text: str) -> str:
+def _at_line(file: Path, line: int | None, text: str) -> str:
     return f"{file}:{line}: {text}" if line is not None else f"{file}: {text}"
 
 

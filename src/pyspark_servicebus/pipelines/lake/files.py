@@ -115,7 +115,7 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskTerms:
+class WindowOptions:
     """What every task of a window gets."""
 
     lake: Lake
@@ -127,10 +127,10 @@ class TaskTerms:
 class TaskFiles:
     """All files of one task."""
 
-    def __init__(self, terms: TaskTerms) -> None:
-        self._lake, self._template, self._window = terms.lake, terms.template, terms.window
-        self._staging = f"{STAGING}/{terms.window}"
-        self._schema = arrow_schema(terms.columns)
+    def __init__(self, options: WindowOptions) -> None:
+        self._lake, self._template, self._window = options.lake, options.template, options.window
+        self._staging = f"{STAGING}/{options.window}"
+        self._schema = arrow_schema(options.columns)
         self._open: OrderedDict[str, StagedFile] = OrderedDict()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -173,16 +173,16 @@ class TaskFiles:
 
 
 def window_writer(
-    parts: list[BusPartition], advice: LossAdvice | None, terms: TaskTerms
+    parts: list[BusPartition], advice: LossAdvice | None, options: WindowOptions
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: positions in `parts` in, reports of what was written out."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = TaskFiles(terms)
+        files = TaskFiles(options)
         reported: list[dict[str, Any]] = []
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                for messages in parts[place].read(terms.columns, advice):
+                for messages in parts[place].read(options.columns, advice):
                     reported += files.add(messages)
         reported += files.close()
         yield pa.RecordBatch.from_pylist(reported, schema=REPORT_SCHEMA)

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError
-from pyspark_servicebus.sink.delivery import Letter, Refuse
+from pyspark_servicebus.sink.delivery import Refuse, RowMessage
 from pyspark_servicebus.sink.staging import Home, StagedTarget
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -56,7 +56,7 @@ class FragmentWriter:
         return StagedTarget(self._home.path, self._home, self._epoch, CHUNK_BYTES, self._refuse)
 
     def _published(self) -> int:
-        found = self._home.ask("stage.writer", self._home.access.patience_s)["writer"]
+        found = self._home.ask("stage.writer", self._home.access.retry_s)["writer"]
         return int(found["batch"]) if found and found["series"] == self._series else NOTHING
 
     def has(self, number: int) -> bool:
@@ -65,9 +65,9 @@ class FragmentWriter:
         self.rows += is_there
         return is_there
 
-    def add(self, letter: Letter, number: int) -> None:
+    def add(self, message: RowMessage, number: int) -> None:
         """Add a message. Messages with the same number belong to the same group."""
-        self._target.add(letter)
+        self._target.add(message)
         self.last = number
 
     def publish(self) -> None:
@@ -78,7 +78,7 @@ class FragmentWriter:
             return
         self._home.ask(
             "stage.publish",
-            self._home.access.patience_s,
+            self._home.access.retry_s,
             series=self._series,
             epoch=self._epoch,
             batch=self.last,

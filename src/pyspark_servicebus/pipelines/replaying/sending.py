@@ -19,7 +19,7 @@ from pyspark_servicebus.errors import NOT_FOUND, BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.schema import arrow_of
-from pyspark_servicebus.sink.delivery import Letter, Target
+from pyspark_servicebus.sink.delivery import RowMessage, Target
 from pyspark_servicebus.sink.encode import BadRow, RowEncoder
 from pyspark_servicebus.sink.plan import SinkPlan
 
@@ -47,7 +47,7 @@ class Pace:
         return self.start_ms + (due_ms - self.first_ms) / self.speed
 
 
-class OnceSender:
+class ExactlyOnceSender:
     """Messages are sent in groups that are published once, whatever is retried."""
 
     def __init__(self, path: str, access: Access, pace: Pace | None, run: ReplayRun) -> None:
@@ -65,7 +65,7 @@ class OnceSender:
             if wait_s > NAP_S or self._waiting_bytes >= GROUP_BYTES:
                 self.flush()
             _sleep_until_due(self._pace, due_ms)
-        writer.add(Letter(payload, number), number)
+        writer.add(RowMessage(payload, number), number)
         self._waiting_bytes += len(payload)
 
     def _writer(self, fragment: int) -> FragmentWriter:
@@ -99,7 +99,7 @@ class DirectSender:
         if _wait_s(self._pace, due_ms) > NAP_S:
             self.flush()
             _sleep_until_due(self._pace, due_ms)
-        self._target.add(Letter(payload, number))
+        self._target.add(RowMessage(payload, number))
         self._waiting_bytes += len(payload)
         if self._waiting_bytes >= BATCH_BYTES:
             self.flush()
@@ -132,9 +132,9 @@ def batch_sender(
     """The function for `mapInArrow`: messages in, counts out. With a run each is sent once."""
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sender: DirectSender | OnceSender = DirectSender(path, access, pace)
+        sender: DirectSender | ExactlyOnceSender = DirectSender(path, access, pace)
         if run is not None:
-            sender = OnceSender(path, access, pace, run)
+            sender = ExactlyOnceSender(path, access, pace, run)
         encoder = RowEncoder(plan)
         for batch in batches:
             numbers: list[Any] = batch.column("sequence_number").to_pylist()
@@ -149,10 +149,10 @@ def batch_sender(
     return send
 
 
-def _refuse(letter: Letter, condition: str, text: str) -> None:
+def _refuse(message: RowMessage, condition: str, text: str) -> None:
     if condition == NOT_FOUND:
         raise BulkError(condition, text, False)
-    raise _refusal(letter.origin, f"{text} ({condition})")
+    raise _refusal(message.origin, f"{text} ({condition})")
 
 
 def _refusal(number: object, text: str) -> PipelineFailed:

@@ -18,7 +18,7 @@ from pyspark_servicebus.pipelines.run.progress import (
     ConsoleProgress,
     PipelineFailed,
     Progress,
-    Several,
+    ProgressGroup,
 )
 from pyspark_servicebus.pipelines.run.reports import Made, Report, all_done
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -64,7 +64,7 @@ def run_job(
     name, conf = execution.name or kind_name, execution.spark_conf()
     recorded = RecordedProgress(name, kind_name, execution.state_place(), execution.metrics_place())
     console: tuple[Progress, ...] = () if is_quiet else (ConsoleProgress(),)
-    progress = Several(recorded, *console)
+    progress = ProgressGroup(recorded, *console)
     kind = KINDS.get(kind_name)
     jvm_options = kind.jvm_options if kind else ""
     nice = execution.nice

@@ -97,11 +97,11 @@ class BusPlace:
 
         return Credentials(self.connection_string_ref, self.connection_string, self.ca_file)
 
-    def access(self, path: str, patience_s: float = 0.0) -> "Access":
+    def access(self, path: str, retry_s: float = 0.0) -> "Access":
         """A token for a path; by default nothing waits for an unreachable bus."""
         from pyspark_servicebus.access import Access
 
-        return Access(self._credentials(), path, patience_s)
+        return Access(self._credentials(), path, retry_s)
 
     def namespace(self) -> str:
         """A name for the bus in paths: the first part of its host name."""

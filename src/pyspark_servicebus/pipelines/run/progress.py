@@ -51,7 +51,7 @@ class Progress(Protocol):
         """It has ended, successfully or not."""
 
 
-class Several:
+class ProgressGroup:
     """Passes everything on to several watchers."""
 
     def __init__(self, *watchers: Progress) -> None:
@@ -70,7 +70,7 @@ class Several:
             watcher.finished()
 
 
-SILENT: Final[Progress] = Several()
+SILENT: Final[Progress] = ProgressGroup()
 
 
 class ConsoleProgress:
@@ -151,20 +151,20 @@ def watch(query: "StreamingQuery", advanced: Advanced, rows_of: RowsOf | None = 
     seen: set[tuple[int, str]] = set()
     try:
         while query.isActive:
-            _tell(query, advanced, seen, rows_of)
+            _report_progress(query, advanced, seen, rows_of)
             # Here rather than in the JVM, so that Ctrl-C leaves nothing half done.
             time.sleep(POLL_S)
-        _tell(query, advanced, seen, rows_of)
+        _report_progress(query, advanced, seen, rows_of)
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
-        _tell(query, advanced, seen, rows_of)
+        _report_progress(query, advanced, seen, rows_of)
         raise
     except StreamingQueryException as error:
         raise failure_of(error) from error
 
 
-def _tell(
+def _report_progress(
     query: "StreamingQuery",
     advanced: Advanced,
     seen: set[tuple[int, str]],

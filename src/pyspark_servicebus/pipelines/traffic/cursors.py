@@ -32,10 +32,10 @@ def fragments_and_cursors(
 
 
 def _lags(reading: Reading, entity: str, indexes: list[int]) -> list[CursorLag]:
-    patience_s = reading.options.patience_s
-    status = reading.ask("status", indexes, patience_s=patience_s, sub_queue="none")
+    retry_s = reading.options.retry_s
+    status = reading.ask("status", indexes, retry_s=retry_s, sub_queue="none")
     ends = {index: reported["end"] for index, reported in good(status, "status").items()}
-    asked = reading.ask("cursors", indexes, patience_s=patience_s)
+    asked = reading.ask("cursors", indexes, retry_s=retry_s)
     lags: dict[str, int] = {}
     moved: dict[str, int] = {}
     for index, reported in good(asked, "cursors").items():

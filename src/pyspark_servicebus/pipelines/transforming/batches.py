@@ -16,7 +16,7 @@ from pyspark_servicebus.pipelines.run.progress import plain_words
 from pyspark_servicebus.pipelines.transforming import failed_rows
 from pyspark_servicebus.pipelines.transforming.steps import (
     Step,
-    Surroundings,
+    StepContext,
     apply_steps,
     spark_words,
 )
@@ -51,7 +51,7 @@ class BatchWork:
     """What `foreachBatch` calls."""
 
     steps: Sequence[Step]
-    around: Surroundings
+    context: StepContext
     failures_max: int
     failure_queue: str
     write: Callable[["DataFrame", int], None]
@@ -105,8 +105,8 @@ class BatchWork:
         self, steps: Sequence[Step], rows: "DataFrame"
     ) -> "tuple[DataFrame, list[DataFrame]]":
         """A step that reports which rows fail."""
-        around = Surroundings(self.around.beside, self.failure_queue)
-        return self._apart(self._numbered(apply_steps(rows.drop(NUMBER), steps, around)))
+        context = StepContext(self.context.beside, self.failure_queue)
+        return self._apart(self._numbered(apply_steps(rows.drop(NUMBER), steps, context)))
 
     def _frame_steps(
         self, steps: Sequence[Step], rows: "DataFrame"
@@ -121,7 +121,7 @@ class BatchWork:
         return self._numbered(self._made(steps, good)), [self._failures(rows, bad)]
 
     def _made(self, steps: Sequence[Step], rows: "DataFrame") -> "DataFrame":
-        return apply_steps(rows.drop(NUMBER), steps, self.around)
+        return apply_steps(rows.drop(NUMBER), steps, self.context)
 
     def _error_of(self, work: Callable[[], object]) -> str | None:
         """Run steps without writing; returns their error."""

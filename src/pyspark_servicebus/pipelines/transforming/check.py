@@ -21,8 +21,8 @@ from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 from pyspark_servicebus.pipelines.transforming.steps import (
+    StepContext,
     StepError,
-    Surroundings,
     apply_steps,
     spark_words,
 )
@@ -134,8 +134,8 @@ def check_steps(
                     "before a stateful step, failing messages cannot be identified; put this "
                     "step after it, write it as rows, or drop failure_queue.",
                 )
-    around = Surroundings(settings.beside, settings.failure_queue)
-    schema = apply_steps(settings.watermarked(frame), steps, around).schema
+    context = StepContext(settings.beside, settings.failure_queue)
+    schema = apply_steps(settings.watermarked(frame), steps, context).schema
     if not settings.searches:
         check_stream(spark, settings, frame.schema)
     return schema
@@ -143,10 +143,10 @@ def check_steps(
 
 def check_stream(spark: "SparkSession", settings: TransformSettings, schema: "StructType") -> None:
     """Whether the steps work on a stream: not everything that works on a frame does."""
-    around = Surroundings(settings.beside, settings.failure_queue)
+    context = StepContext(settings.beside, settings.failure_queue)
     with tempfile.TemporaryDirectory() as empty:
         frame = spark.readStream.schema(schema).parquet(empty)
-        made = apply_steps(settings.watermarked(frame), settings.all_steps(), around)
+        made = apply_steps(settings.watermarked(frame), settings.all_steps(), context)
         try:
             jvm: Any = spark._jvm
             append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()

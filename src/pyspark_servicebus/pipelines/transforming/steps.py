@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class StepContext:
     """What steps need to know besides the frame."""
 
     beside: Path | None = None
@@ -57,7 +57,7 @@ class Surroundings:
     """The queue for messages that fail; None to fail the run."""
 
 
-Apply = Callable[["DataFrame", Step, Surroundings], "DataFrame"]
+Apply = Callable[["DataFrame", Step, StepContext], "DataFrame"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def _which_kind(number: int, table: Mapping[str, object], kinds: list[str]) -> s
     return f"step {number}: {name}: {no_such_key(name, _KINDS)}"
 
 
-def apply_steps(frame: "DataFrame", steps: Iterable[Step], around: Surroundings) -> "DataFrame":
+def apply_steps(frame: "DataFrame", steps: Iterable[Step], context: StepContext) -> "DataFrame":
     """All steps on a frame; nothing is run, but everything is resolved."""
     from pyspark.errors import PySparkException
 
     for number, step in enumerate(steps, 1):
         try:
-            frame = _KINDS[step.kind].apply(frame, step, around)
+            frame = _KINDS[step.kind].apply(frame, step, context)
         except StepError:
             raise
         except PySparkException as error:
@@ -133,36 +133,36 @@ def spark_words(error: Exception | str) -> str:
 # --- the kinds ------------------------------------------------------------------------------
 
 
-def _sql(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _sql(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     frame.createOrReplaceTempView(VIEW)
     return frame.sparkSession.sql(step.value)
 
 
-def _filter(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _filter(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     return frame.filter(step.value)
 
 
-def _select(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _select(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     return frame.selectExpr(*step.value)
 
 
-def _set(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _set(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     from pyspark.sql import functions as f
 
     return frame.withColumns({name: f.expr(text) for name, text in step.value.items()})
 
 
-def _rename(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _rename(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     _require(frame, step.value)
     return frame.withColumnsRenamed(step.value)
 
 
-def _drop(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _drop(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     _require(frame, step.value)
     return frame.drop(*step.value)
 
 
-def _json(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _json(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     """Columns from a JSON body; a body that is not JSON gives nulls."""
     from pyspark.sql import functions as f
 
@@ -170,16 +170,16 @@ def _json(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
     return read.select(*frame.columns, "`$read`.*")
 
 
-def _python(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _python(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     from pyspark.sql import DataFrame
 
-    made = _function(step, around)(frame)
+    made = _function(step, context)(frame)
     if not isinstance(made, DataFrame):
         raise SettingsError(f"{step.value} returned a {type(made).__name__}; expected a DataFrame.")
     return made
 
 
-def _rows(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _rows(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     from pyspark_servicebus.pipelines.transforming.row_function import (
         RowStep,
         arrow_out_schema,
@@ -187,11 +187,11 @@ def _rows(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
     )
 
     schema = arrow_out_schema(frame.schema)
-    work = RowStep(_function(step, around), step.value, around.failures, schema)
+    work = RowStep(_function(step, context), step.value, context.failures, schema)
     return frame.mapInArrow(_as_function(work), out_schema(frame.schema))
 
 
-def _stateful(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
+def _stateful(frame: "DataFrame", step: Step, context: StepContext) -> "DataFrame":
     from pyspark_servicebus.pipelines.transforming.row_function import out_schema
     from pyspark_servicebus.pipelines.transforming.state_function import StateStep
 
@@ -200,11 +200,11 @@ def _stateful(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFram
     schema = out_schema(frame.schema)
     if not frame.isStreaming:
         # Spark has no state for batch frames; the columns are the same.
-        _function(step, around)
+        _function(step, context)
         return frame.sparkSession.createDataFrame([], schema)
     forget_ms = memory.forget_after_ms
-    function = _function(step, around)
-    work = StateStep(function, step.value, forget_ms, around.failures, schema.names)
+    function = _function(step, context)
+    work = StateStep(function, step.value, forget_ms, context.failures, schema.names)
     return frame.groupBy(*memory.key).transformWithState(
         statefulProcessor=work,
         outputStructType=schema,
@@ -222,8 +222,8 @@ def _as_function(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
-def _function(step: Step, around: Surroundings) -> Callable[..., Any]:
-    function = load_function(step.kind, step.value, around.beside)
+def _function(step: Step, context: StepContext) -> Callable[..., Any]:
+    function = load_function(step.kind, step.value, context.beside)
     arguments = step.options.get("arguments")
     return functools.partial(function, **arguments) if arguments else function
 

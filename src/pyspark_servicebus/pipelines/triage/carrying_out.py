@@ -20,7 +20,7 @@ from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage
 from partibus.client.message import IncomingMessage
-from partibus.client.transactions import Fate, Move, TransactedLinks
+from partibus.client.transactions import Move, TransactedLinks, TransactionOutcome
 from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
@@ -65,7 +65,7 @@ class EntityWork:
     """Where the rules send, by index; rules that only complete are missing."""
     wait_s: float
     """How long to wait for messages that another receiver has locked."""
-    patience_s: float
+    retry_s: float
     """How long to wait for a bus that is unreachable."""
     advance: Advance = lambda count: None
     fragments_up: Callable[[], set[int]] | None = None
@@ -85,7 +85,7 @@ class EntityWork:
     async def run(self, place: ConnectionString, ca_file: str | None) -> Outcome:
         """Carry the rules out until nothing is left to do; waits for an unreachable bus."""
         loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
-        deadline, left = loop.time() + self.patience_s, len(self.wanted)
+        deadline, left = loop.time() + self.retry_s, len(self.wanted)
         while self.wanted:
             try:
                 async with Bus.open(place, ca_file=ca_file) as bus:
@@ -93,7 +93,7 @@ class EntityWork:
                     return self.outcome
             except (OSError, RemoteError, TimeoutError) as error:
                 if len(self.wanted) < left:
-                    deadline, pause_s = loop.time() + self.patience_s, FIRST_PAUSE_S
+                    deadline, pause_s = loop.time() + self.retry_s, FIRST_PAUSE_S
                     left = len(self.wanted)
                 is_final = isinstance(error, RemoteError) and error.condition in _FINAL
                 if is_final or loop.time() + pause_s > deadline:
@@ -185,15 +185,15 @@ class EntityWork:
         return Move(message, await links.sender(goal.path), payload)
 
     def _judge(self, number: int, move: Move, refused: list[ReceivedMessage]) -> None:
-        if move.fate is Fate.COMMITTED:
+        if move.outcome is TransactionOutcome.COMMITTED:
             self._note(number, self.outcome.done)
-        elif move.fate is Fate.ROLLED_BACK and self._comes_again(number, move):
+        elif move.outcome is TransactionOutcome.ROLLED_BACK and self._comes_again(number, move):
             pass
-        elif move.fate is Fate.ROLLED_BACK:
+        elif move.outcome is TransactionOutcome.ROLLED_BACK:
             refused.append(move.message)
             self._complain(f"message {number}: {move.error.description if move.error else ''}")
             self._note(number, self.outcome.failed)
-        elif move.fate is Fate.IN_DOUBT:
+        elif move.outcome is TransactionOutcome.IN_DOUBT:
             self._doubtful.add(number)
 
     def _comes_again(self, number: int, move: Move) -> bool:

@@ -8,12 +8,12 @@ from partibus.domain.errors import BusError, QuotaExceeded, StoreUnavailable
 from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.outbox.commands import (
-    BringBack,
     Collect,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
+    ReturnParcels,
     Transfer,
 )
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Parcel, Purpose
@@ -206,7 +206,7 @@ def test_a_transfer_is_in_the_outbox_and_in_no_subqueue() -> None:
     assert bench.state.size_bytes == 2
     bench.send(b"c")
     assert [m.sequence for m in bench.receive(5)] == [1]
-    bench.submit(BringBack(bag, [2], SubQueueType.TRANSFER_DEAD_LETTER, Overlay(b"", "shut")))
+    bench.submit(ReturnParcels(bag, [2], SubQueueType.TRANSFER_DEAD_LETTER, Overlay(b"", "shut")))
     (dead,) = bench.receive(5, SubQueueType.TRANSFER_DEAD_LETTER)
     assert (dead.sequence, dead.body) == (TRANSFER_SEQUENCES | 2, b"b")
     bench.settle([dead.token], subqueue=SubQueueType.TRANSFER_DEAD_LETTER)
@@ -229,8 +229,8 @@ def decide(bench: FragmentBench, number: int) -> None:
     """A little of everything, about parcels from a number on."""
     bag = Bag()
     bench.submit(Forwarded(bag, [number]))
-    bench.submit(BringBack(bag, [number + 1], SubQueueType.DEAD_LETTER, Overlay(b"", "no")))
-    bench.submit(BringBack(bag, [number + 2], SubQueueType.MAIN, None))
+    bench.submit(ReturnParcels(bag, [number + 1], SubQueueType.DEAD_LETTER, Overlay(b"", "no")))
+    bench.submit(ReturnParcels(bag, [number + 2], SubQueueType.MAIN, None))
     bench.submit(Redirect(bag, [number + 3], "elsewhere"))
     assert bag.answers == [1, 1, 1, 1]
 
@@ -263,7 +263,7 @@ def test_a_parcel_is_decided_about_once() -> None:
     bench = FragmentBench(SPEC)
     bench.send(b"a")
     bag = Bag()
-    for command in (Forwarded(bag, [1]), BringBack(bag, [1], SubQueueType.DEAD_LETTER, None)):
+    for command in (Forwarded(bag, [1]), ReturnParcels(bag, [1], SubQueueType.DEAD_LETTER, None)):
         bench.broker.submit(bench.machine, command)
     bench.run()
     assert bag.answers == [1, 0]
@@ -277,7 +277,7 @@ def test_what_comes_back_to_a_queue_waits_at_its_place() -> None:
     bench.send(b"a", b"b")
     respec(bench, PLAIN)
     bench.send(b"c")
-    bench.submit(BringBack(Bag(), [2, 1], SubQueueType.MAIN, None))
+    bench.submit(ReturnParcels(Bag(), [2, 1], SubQueueType.MAIN, None))
     assert [m.body for m in bench.receive(5)] == [b"a", b"b", b"c"]
 
 
@@ -285,11 +285,11 @@ def test_what_comes_back_to_a_queue_waits_at_its_place() -> None:
 def test_a_failed_forward_goes_where_dead_letters_go_and_a_failed_dead_letter_stays() -> None:
     bench = FragmentBench(BOTH)
     bench.send(b"a")
-    bench.submit(BringBack(Bag(), [1], SubQueueType.DEAD_LETTER, Overlay(b"", "first")))
+    bench.submit(ReturnParcels(Bag(), [1], SubQueueType.DEAD_LETTER, Overlay(b"", "first")))
     assert on_their_way(bench) == [(2, 1, "grave")]
     bench.start()
     assert on_their_way(bench) == [(2, 1, "grave")]
-    bench.submit(BringBack(Bag(), [2], SubQueueType.DEAD_LETTER, Overlay(b"", "second")))
+    bench.submit(ReturnParcels(Bag(), [2], SubQueueType.DEAD_LETTER, Overlay(b"", "second")))
     (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert dead.overlay is not None and dead.overlay.reason == "second"
     assert on_their_way(bench) == []
@@ -315,7 +315,7 @@ def test_a_failing_store_changes_nothing() -> None:
     bag = Bag()
     for command in (
         Forwarded(bag, [1]),
-        BringBack(bag, [2], SubQueueType.DEAD_LETTER, None),
+        ReturnParcels(bag, [2], SubQueueType.DEAD_LETTER, None),
         Redirect(bag, [3], "x"),
         Transfer(bench.ports, [NewMessage(b"t", -1)], [9], 1, "far"),
     ):

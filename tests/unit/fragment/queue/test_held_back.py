@@ -5,7 +5,7 @@ from functools import partial
 
 from partibus.fragment.commands import Peek, SubQueueType
 from partibus.fragment.spec import FragmentSpec
-from partibus.store.callbacks import tell_read
+from partibus.store.callbacks import call_back_read
 from partibus.store.interface import ReadDone, Ref
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench
@@ -34,7 +34,7 @@ class ColdStore(MemoryStore):
 
     def answer(self) -> None:
         refs, done = self.reads.pop(0)
-        self._notify(partial(tell_read, done, [self._bodies[at] for at, _ in refs]))
+        self._notify(partial(call_back_read, done, [self._bodies[at] for at, _ in refs]))
 
 
 def test_what_waits_for_its_turn_is_held() -> None:

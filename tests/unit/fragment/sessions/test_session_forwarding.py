@@ -7,7 +7,7 @@ import pytest
 from partibus.domain.errors import BusError, InvalidOperation
 from partibus.fragment.commands import Detach, Outcome, SubQueueType
 from partibus.fragment.message import Overlay
-from partibus.fragment.outbox.commands import BringBack, Collect, Forwarded, ForwardWaiting
+from partibus.fragment.outbox.commands import Collect, Forwarded, ForwardWaiting, ReturnParcels
 from partibus.fragment.outbox.state import Parcel
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench
@@ -135,7 +135,7 @@ def test_what_comes_back_is_in_its_session_again(is_restarted: bool) -> None:
     bench = FragmentBench(GOES)
     bench.send(b"a1", b"a2", session_id="a")
     respec(bench, STAYS)
-    bench.submit(BringBack(Bag(), [1, 2], SubQueueType.MAIN, None))
+    bench.submit(ReturnParcels(Bag(), [1, 2], SubQueueType.MAIN, None))
     if is_restarted:
         bench.start()
     inbox, consumer = bench.accept("a")
@@ -152,7 +152,7 @@ def test_what_comes_back_is_in_its_session_again(is_restarted: bool) -> None:
 def test_what_cannot_be_forwarded_is_a_dead_letter_in_no_session(is_restarted: bool) -> None:
     bench = FragmentBench(GOES)
     bench.send(b"a1", session_id="a")
-    bench.submit(BringBack(Bag(), [1], SubQueueType.DEAD_LETTER, REASON))
+    bench.submit(ReturnParcels(Bag(), [1], SubQueueType.DEAD_LETTER, REASON))
     if is_restarted:
         bench.start()
     assert session_count(bench) == 0

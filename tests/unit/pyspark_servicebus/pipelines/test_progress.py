@@ -5,7 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_servicebus.pipelines.run.progress import ConsoleProgress, Several, plain_words, watch
+from pyspark_servicebus.pipelines.run.progress import (
+    ConsoleProgress,
+    ProgressGroup,
+    plain_words,
+    watch,
+)
 
 
 class Clock:
@@ -18,7 +23,7 @@ class Clock:
 
 def test_plain_lines_come_now_and_then() -> None:
     clock, stream = Clock(), io.StringIO()
-    console = Several(ConsoleProgress(stream, clock))
+    console = ProgressGroup(ConsoleProgress(stream, clock))
     console.started("nightly", None)
     clock.now = 1.0
     console.advanced(1000, 59_000, 0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from partibus.server.copying import copy
-from partibus.server.copying.ends import Named
+from partibus.server.copying.ends import GivenPlace
 
 STEPS: Final = ("first body", "first lane", "second lane", "catalog", "compared", "complete")
 KILLED: Final = 9
@@ -59,4 +59,4 @@ def prepare(step: str) -> None:
 if __name__ == "__main__":
     source, target, step = sys.argv[1:]
     prepare(step)
-    copy.copy_bus(Named(place=source), Named(place=target))
+    copy.copy_bus(GivenPlace(place=source), GivenPlace(place=target))

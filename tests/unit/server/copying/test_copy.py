@@ -24,7 +24,7 @@ from partibus.domain.errors import (
 from partibus.server.config import ServeSettings
 from partibus.server.copying import copy as copying
 from partibus.server.copying.copy import CopyReport, compare_buses, copy_bus
-from partibus.server.copying.ends import Named
+from partibus.server.copying.ends import GivenPlace
 from partibus.server.data_directory.check import check_data
 from partibus.server.data_directory.directory import claim_data_directory
 from partibus.store.compaction import importing
@@ -62,11 +62,11 @@ def new_target(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str]
 
 
 def copied(source: object, target: object, **more: Any) -> CopyReport:
-    return copy_bus(Named(place=str(source)), Named(place=str(target)), **more)
+    return copy_bus(GivenPlace(place=str(source)), GivenPlace(place=str(target)), **more)
 
 
 def same(source: object, target: object) -> bool:
-    found = compare_buses(Named(place=str(source)), Named(place=str(target))).comparison
+    found = compare_buses(GivenPlace(place=str(source)), GivenPlace(place=str(target))).comparison
     return found.messages == MESSAGES and not found.differences
 
 
@@ -112,15 +112,15 @@ def test_lanes_are_spread_over_databases_and_keep_their_numbers(
     from partibus.store.postgres.importing import lanes_there
 
     first, second = new_target("database"), new_target("database")
-    cluster = Named(place=first, stores=(first, second))
-    assert not copy_bus(Named(place=str(data)), cluster).comparison.differences
+    cluster = GivenPlace(place=first, stores=(first, second))
+    assert not copy_bus(GivenPlace(place=str(data)), cluster).comparison.differences
     assert list(lanes_there(first, range(9))) == [0]
     assert list(lanes_there(second, range(9))) == [1]
     with pytest.raises(ConfigError, match=r"in 2 database\(s\), and 1 were given"):
         copied(first, tmp_path / "back")
-    swapped = Named(place=first, stores=(second, first))
+    swapped = GivenPlace(place=first, stores=(second, first))
     with pytest.raises(StoreCorrupt, match=r"lane 0 of the database .* is missing"):
-        copy_bus(swapped, Named(place=str(tmp_path / "other")))
+        copy_bus(swapped, GivenPlace(place=str(tmp_path / "other")))
 
 
 # --- what is interrupted ----------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_other_changes_are_found(data: Path, tmp_path: Path) -> None:
 
     with contextlib.closing(Catalog(target / "catalog.db", stores=2)) as catalog:
         catalog.create("another", QueueSpec())
-    found = compare_buses(Named(place=str(data)), Named(place=str(target))).comparison
+    found = compare_buses(GivenPlace(place=str(data)), GivenPlace(place=str(target))).comparison
     assert found.differences == 2
     assert found.shown[0].startswith("catalog: a row of entity")
 
@@ -251,11 +251,11 @@ def test_stores_may_lie_elsewhere_as_many_as_there_were(data: Path, tmp_path: Pa
         (("postgresql://x/y",), "are dir"),
     ):
         with pytest.raises(ConfigError, match=text):
-            copy_bus(Named(place=str(data)), Named(place=str(target), stores=stores))
+            copy_bus(GivenPlace(place=str(data)), GivenPlace(place=str(target), stores=stores))
     assert not target.exists()
-    copy_bus(Named(place=str(data)), Named(place=str(target), stores=both))
+    copy_bus(GivenPlace(place=str(data)), GivenPlace(place=str(target), stores=both))
     assert not list(target.glob("store-*")) and list(there.glob("*.ckpt"))
-    found = compare_buses(Named(place=str(data)), Named(place=str(target), stores=both))
+    found = compare_buses(GivenPlace(place=str(data)), GivenPlace(place=str(target), stores=both))
     assert (found.comparison.messages, found.comparison.differences) == (MESSAGES, 0)
 
 

@@ -7,7 +7,7 @@ from partibus.control.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings
-from partibus.server.fault_injection.box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
+from partibus.server.fault_injection.active_faults import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
 from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.inspection import STORES
 

@@ -11,7 +11,7 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.checking import StoreUnderCheck
-from partibus.store.compaction.kept import kept_name, parse_kept_name
+from partibus.store.compaction.compacted_file import kept_name, parse_kept_name
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
 from partibus.store.log import SegmentStore

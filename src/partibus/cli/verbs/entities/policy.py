@@ -114,10 +114,10 @@ def show(
     """
     if data is not None:
         policy = _chosen(_policies_in(data, entity, encryption), entity, name)
-        _tell(None, entity, policy, keys, json)
+        _show(None, entity, policy, keys, json)
     else:
         place = find()
-        _tell(place, entity, _found(place, entity, name), keys, json)
+        _show(place, entity, _found(place, entity, name), keys, json)
 
 
 @app.command()
@@ -146,7 +146,7 @@ def create(
         raise CommandFailed(text, EXIT_EXISTS)
     given = {"primary_key": primary_key, "secondary_key": secondary_key}
     body = {"rights": _rights(rights), **{k: v for k, v in given.items() if v is not None}}
-    _tell(place, entity, _put(place, entity, name, body), keys, json)
+    _show(place, entity, _put(place, entity, name, body), keys, json)
 
 
 @app.command()
@@ -162,7 +162,7 @@ def update(
     """
     _found(place, entity, name)
     changed = _put(place, entity, name, {"rights": _rights(rights)})
-    _tell(place, entity, changed, False, json)
+    _show(place, entity, changed, False, json)
 
 
 @app.command()
@@ -205,7 +205,7 @@ def regenerate(
     confirm(f"Replace the {key} key of policy '{name}' of {_scope(entity)}?", yes)
     path = f"{_path(name)}/regenerate"
     changed = server_at(place).ask("POST", path, {"key": key}, query=_query(entity))
-    _tell(place, entity, changed, keys, json)
+    _show(place, entity, changed, keys, json)
 
 
 # --- the server -------------------------------------------------------------------------------
@@ -223,12 +223,12 @@ def _policies_in(data: Path, entity: str, keys: Keys) -> list[Policy]:
     from partibus.domain.address import path_key
     from partibus.domain.rights import names_of_rights
     from partibus.server.config import ServeSettings
-    from partibus.server.data_directory.encryption import vault_of
+    from partibus.server.data_directory.encryption import data_key_of
 
-    vault = vault_of(ServeSettings(data=data, **keys._asdict()))
+    data_key = data_key_of(ServeSettings(data=data, **keys._asdict()))
     file = data / "catalog.db"
     # No working copy: the image is opened in memory.
-    encrypted = None if vault is None else SealedCatalog(file, data, vault.catalog_sealer())
+    encrypted = None if data_key is None else SealedCatalog(file, data, data_key.catalog_sealer())
     return [
         {
             "name": one.name,
@@ -286,7 +286,7 @@ def _shown(policy: Policy, with_keys: bool) -> Policy:
     return {k: v for k, v in policy.items() if with_keys or not k.endswith("_key")}
 
 
-def _tell(
+def _show(
     place: "Place | None", entity: str, policy: Policy, with_keys: bool, as_json: bool
 ) -> None:
     """A data directory does not know the server's address: then there is no connection string."""

@@ -97,7 +97,7 @@ async def receive(
         raise typer.BadParameter("--reason and --description need --settle dead-letter.")
     if session is not None and next_session:
         raise typer.BadParameter("give --session-id or --next-session, not both.")
-    wish = Reception(
+    reception = Reception(
         path=f"{entity}/$DeadLetterQueue" if dead_letter else entity,
         session_id=session,
         next_session=next_session,
@@ -111,10 +111,10 @@ async def receive(
     printer = MessagePrinter(chosen_look(json, look))
     async with place.open() as bus:
         if deferred:
-            await receive_deferred(bus, wish, deferred, printer.show)
+            await receive_deferred(bus, reception, deferred, printer.show)
         else:
-            await receive_each(bus, wish, printer.show)
+            await receive_each(bus, reception, printer.show)
     if printer.count == 0:
-        say(f"no message was received from {wish.path}.")
+        say(f"no message was received from {reception.path}.")
         if fail_empty:
             raise typer.Exit(EXIT_NOTHING)

@@ -25,7 +25,7 @@ def work(up: set[int] | None) -> Looking:
         rules=(Rule(name="all", action="purge"),),
         goals={},
         wait_s=0,
-        patience_s=0,
+        retry_s=0,
         fragments_up=None if up is None else lambda: up,
     )
     made._doubtful = {2, FAR}

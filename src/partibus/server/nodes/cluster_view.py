@@ -17,7 +17,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.ownership import LEASE_MS
 from partibus.domain.errors import BusError
 from partibus.server.operators.inspection import is_available, store_fields
-from partibus.server.operators.signals import process_figures
+from partibus.server.operators.signals import process_usage
 from partibus.store.postgres.address import database_name
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
     from partibus.gateway.gateway import Gateway
     from partibus.server.config import ServeSettings
-    from partibus.server.nodes.seat import Seat
+    from partibus.server.nodes.member import ClusterMember
 
 NODE: Final = "node"
 FRESH_S: Final = 0.8
 """Several consoles share one reading of the tables."""
 TABLES_S_MAX: Final = 2.0
 """A database that takes longer is shown as not answering."""
-_TOLD_BY_NODE: Final = (
+_REPORTED_BY_NODE: Final = (
     "connections",
     "started_s",
     "resident_bytes",
@@ -48,37 +48,39 @@ UNOWNED: Final = "unowned"
 class OwnNode:
     """The answer of this node."""
 
-    def __init__(self, seat: "Seat", gateway: "Gateway") -> None:
-        self._seat = seat
+    def __init__(self, member: "ClusterMember", gateway: "Gateway") -> None:
+        self._member = member
         self._gateway = gateway
-        self._cpu = (time.monotonic(), process_figures()["cpu_s"])
+        self._cpu = (time.monotonic(), process_usage()["cpu_s"])
         self._cpu_percent: float | None = None
 
     def report(self, _payload: Payload) -> Payload:
         """Its lanes by number, what it is working on, and the resources of the process."""
-        seat, figures = self._seat, process_figures()
-        keeping, ownership = seat.keeping, seat.ownership
+        member, usage = self._member, process_usage()
+        keeping, ownership = member.keeping, member.ownership
         return {
-            "lanes": {str(n): self._lane(n) for n in ([] if seat.lanes is None else seat.epochs)},
+            "lanes": {
+                str(n): self._lane(n) for n in ([] if member.lanes is None else member.epochs)
+            },
             "work": {} if keeping is None else {str(n): w for n, w in keeping.work().items()},
-            "troubles": {} if keeping is None else {str(n): t for n, t in keeping.troubles.items()},
+            "problems": {} if keeping is None else {str(n): t for n, t in keeping.problems.items()},
             "serve_ms_left": max(0, ownership.serve_ms_left()),
             "connections": self._gateway.connection_count,
-            "pid": figures["pid"],
-            "started_s": figures["started_s"],
-            "resident_bytes": figures["resident_bytes"],
-            "cpu_percent": self._share(figures["cpu_s"]),
+            "pid": usage["pid"],
+            "started_s": usage["started_s"],
+            "resident_bytes": usage["resident_bytes"],
+            "cpu_percent": self._share(usage["cpu_s"]),
             "takeovers": ownership.takeovers,
             "renewals_failed": ownership.renewals_failed,
             "fenced": 0 if keeping is None else keeping.fenced,
         }
 
     def _lane(self, lane: int) -> Payload:
-        assert self._seat.lanes is not None
-        broker = self._seat.lanes.brokers[lane]
+        assert self._member.lanes is not None
+        broker = self._member.lanes.brokers[lane]
         fields = store_fields(broker)
         return {
-            "epoch": self._seat.epochs[lane],
+            "epoch": self._member.epochs[lane],
             "state": fields["state"],
             "live_bytes": fields["live_bytes"],
             "disk_bytes": fields["disk_bytes"],
@@ -97,10 +99,10 @@ class OwnNode:
 
 
 @dataclass(eq=False)
-class ClusterPicture:
+class ClusterView:
     """The whole cluster, as seen by one of its nodes."""
 
-    seat: "Seat"
+    member: "ClusterMember"
     settings: "ServeSettings"
     catalog: Catalog
     control: ControlHub
@@ -112,12 +114,12 @@ class ClusterPicture:
         self._generation = -1
         self._reading: asyncio.Task[Payload] | None = None
         self._read_s = 0.0
-        self.control.register(NODE, OwnNode(self.seat, self.gateway).report)
+        self.control.register(NODE, OwnNode(self.member, self.gateway).report)
 
     @property
     def _operations(self) -> "ClusterOperations":
-        assert self.seat.operations is not None
-        return self.seat.operations
+        assert self.member.operations is not None
+        return self.member.operations
 
     # --- what is shown --------------------------------------------------------------------
 
@@ -129,10 +131,10 @@ class ClusterPicture:
             self._reading = asyncio.ensure_future(self._read())
         return await asyncio.shield(self._reading)
 
-    async def figures(self) -> Payload:
+    async def metrics(self) -> Payload:
         """Counts of nodes and lanes; reads no database."""
         answers = await self.control.ask_all(NODE, {})
-        status = self.seat.known_status()
+        status = self.member.known_status()
         return {
             "nodes": answers,
             "states": [_state(row.alive, row.draining) for row in status.nodes],
@@ -144,11 +146,11 @@ class ClusterPicture:
 
     async def _read(self) -> Payload:
         answers = await self.control.ask_all(NODE, {})
-        status, trouble = await self._tables()
+        status, problem = await self._tables()
         lanes = [self._lane(status, at, answers) for at in range(len(status.lanes))]
         return {
             "node": self.control.worker,
-            "database": {"state": "down" if trouble else "up", "text": trouble},
+            "database": {"state": "down" if problem else "up", "text": problem},
             "nodes": [
                 self._node(status, at, answers.get(row.number))
                 for at, row in enumerate(status.nodes)
@@ -172,11 +174,11 @@ class ClusterPicture:
                 return await self._operations.status(), ""
         except (BusError, TimeoutError) as error:
             text = error.text if isinstance(error, BusError) else "It does not answer in time."
-            return self.seat.known_status(), text
+            return self.member.known_status(), text
 
     def _node(self, status: "ClusterStatus", at: int, answer: Payload | None) -> Payload:
         row = status.nodes[at]
-        told = {name: None if answer is None else answer[name] for name in _TOLD_BY_NODE}
+        reported = {name: None if answer is None else answer[name] for name in _REPORTED_BY_NODE}
         return {
             "node": row.number,
             "address": f"{row.address.host}:{row.address.port}",
@@ -186,7 +188,7 @@ class ClusterPicture:
             "lease_ms": max(0, LEASE_MS - row.heartbeat_age_ms),
             "lanes": status.lanes_of(row.number),
             "is_reached": answer is not None,
-            **told,
+            **reported,
         }
 
     def _lane(
@@ -200,7 +202,7 @@ class ClusterPicture:
             a["work"][str(row.number)] for a in answers.values() if str(row.number) in a["work"]
         ]
         state = UNOWNED if row.owner is None else "not served"
-        troubles = [t for a in answers.values() if (t := a["troubles"].get(str(row.number)))]
+        problems = [t for a in answers.values() if (t := a["problems"].get(str(row.number)))]
         return {
             "lane": row.number,
             "database": row.database,
@@ -208,7 +210,7 @@ class ClusterPicture:
             "since_ms": row.since_ms,
             "lease_ms": None if row.owner is None else max(0, leases.get(row.owner, 0)),
             "state": served["state"] if served else work[0] if work else state,
-            "trouble": "" if served or not troubles else troubles[0],
+            "problem": "" if served or not problems else problems[0],
             "fragments": fragments,
             "entities": entities,
             **{

@@ -1,4 +1,4 @@
-"""What happens in this process that operators want to see: a bounded memory of events.
+"""The events of this process that operators want to see: a bounded log in memory.
 
 Owns the ring of the last events with their numbers. A reader asks for the events after a number and
 learns how many it missed; the writer never waits. Filled by the gateway, the listener and the
@@ -12,14 +12,14 @@ from typing import Any, Final
 EVENTS_MAX: Final = 2000
 """Events kept for readers, which ask about every second."""
 
-Happening = dict[str, Any]
+LoggedEvent = dict[str, Any]
 
 
-class Happenings:
+class EventLog:
     """The last events of one process."""
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self._events: deque[Happening] = deque(maxlen=events_max)
+        self._events: deque[LoggedEvent] = deque(maxlen=events_max)
         self.last = 0
         """The number of the latest event."""
 
@@ -29,7 +29,7 @@ class Happenings:
         now_ms = int(time.time() * 1000)
         self._events.append({"number": self.last, "time_ms": now_ms, "kind": kind, **facts})
 
-    def after(self, number: int, most: int) -> tuple[list[Happening], int]:
+    def after(self, number: int, most: int) -> tuple[list[LoggedEvent], int]:
         """Up to `most` events after a number, and how many before them are gone."""
         if number > self.last:
             number = 0  # of an earlier process
@@ -40,4 +40,4 @@ class Happenings:
         return found, missed
 
 
-HAPPENINGS: Final = Happenings()
+EVENT_LOG: Final = EventLog()

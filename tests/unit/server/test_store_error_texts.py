@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.server.store_words import words_for_clients
+from partibus.server.store_error_texts import texts_for_clients
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ def test_places_become_numbers(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for place in (Path("data/store-3"), tmp_path / "data" / "store-3"):
-        retell = words_for_clients(3, place)
+        hide_place = texts_for_clients(3, place)
         error: BusError = StoreCorrupt(text.format(place=place))
         tracking_id = error.tracking_id
-        retell(error)
+        hide_place(error)
         assert error.text.startswith(told)
         assert str(place) not in error.description
         assert (str(error), error.tracking_id) == (error.text, tracking_id)
@@ -37,5 +37,5 @@ def test_a_path_that_the_system_names_in_full_is_hidden_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     error = StoreUnavailable(f"[Errno 28] No space left on device: '{tmp_path}/data/0/x.log'")
-    words_for_clients(0, Path("data/0"))(error)
+    texts_for_clients(0, Path("data/0"))(error)
     assert str(tmp_path) not in error.description

@@ -1,6 +1,6 @@
 """What a server that is alone answers to operators who ask for its cluster over HTTP.
 
-Owns these refusals. The protocol is `ops.administration.Cluster`; the picture of a cluster
+Owns these refusals. The protocol is `ops.administration.Cluster`; the view of a cluster
 implements it too, and must never be imported here.
 """
 

@@ -18,7 +18,7 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity
 from pyspark_servicebus.errors import UNREACHABLE, BulkError
 from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, bus_error, wire_of
-from pyspark_servicebus.sink.delivery import Broken, Letter, Target
+from pyspark_servicebus.sink.delivery import Broken, RowMessage, Target
 
 WINDOW: Final = 16
 """Batches that are sent and not yet confirmed."""
@@ -45,28 +45,28 @@ def describe(access: Access, path: str) -> Entity:
 
 
 @dataclass(eq=False, slots=True)
-class Parcel:
-    """Letters that are sent in one transfer."""
+class Batch:
+    """Messages that are sent in one transfer."""
 
     key: Key
-    letters: list[Letter] = field(init=False, default_factory=list)
+    messages: list[RowMessage] = field(init=False, default_factory=list)
     byte_count: int = field(init=False, default=0)
 
-    def has_room(self, letter: Letter, bytes_max: int) -> bool:
-        size = self.byte_count + len(letter.payload) + SECTION_BYTES
-        return size <= bytes_max and len(self.letters) < BATCH_MESSAGES_MAX
+    def has_room(self, message: RowMessage, bytes_max: int) -> bool:
+        size = self.byte_count + len(message.payload) + SECTION_BYTES
+        return size <= bytes_max and len(self.messages) < BATCH_MESSAGES_MAX
 
-    def add(self, letter: Letter) -> None:
-        self.letters.append(letter)
-        self.byte_count += len(letter.payload) + SECTION_BYTES
+    def add(self, message: RowMessage) -> None:
+        self.messages.append(message)
+        self.byte_count += len(message.payload) + SECTION_BYTES
 
     def encode(self) -> tuple[bytes, int]:
         """The payload and its message format."""
-        if len(self.letters) == 1:
-            return self.letters[0].payload, 0
+        if len(self.messages) == 1:
+            return self.messages[0].payload, 0
         session_id, partition_key = self.key
         hints = OutgoingMessage(session_id=session_id, partition_key=partition_key)
-        return encode_batch(hints, [letter.payload for letter in self.letters]), BATCH_FORMAT
+        return encode_batch(hints, [message.payload for message in self.messages]), BATCH_FORMAT
 
 
 class AmqpTarget(Target):
@@ -77,39 +77,39 @@ class AmqpTarget(Target):
             self._entity = describe(self.access, self.path)
         return self._entity
 
-    def _send(self, entity: Entity, letters: list[Letter]) -> None:
+    def _send(self, entity: Entity, messages: list[RowMessage]) -> None:
         """Send all of them; Broken has those to retry after a pause."""
-        parcels = self._parcels(entity, letters)
-        again: list[Letter] = []
+        batches = self._grouped(entity, messages)
+        again: list[RowMessage] = []
         error: BulkError | None = None
-        while parcels:
-            outcomes, fault = self._offer(parcels)
-            refused: list[Letter] = []
-            for place, parcel in enumerate(parcels):
+        while batches:
+            outcomes, fault = self._offer(batches)
+            refused: list[RowMessage] = []
+            for place, batch in enumerate(batches):
                 outcome = outcomes.get(place, _UNKNOWN)
                 if outcome is None:
-                    self.accepted += len(parcel.letters)
-                    self._patience.renew()
+                    self.accepted += len(batch.messages)
+                    self._backoff.reset()
                 elif outcome is _UNKNOWN or outcome.condition in RETRYABLE:
-                    again += parcel.letters
+                    again += batch.messages
                     error = fault or bus_error(outcome)
-                elif len(parcel.letters) > 1:
-                    refused += parcel.letters
+                elif len(batch.messages) > 1:
+                    refused += batch.messages
                 else:
                     reported = bus_error(outcome)
-                    self._refuse_one(parcel.letters[0], reported.condition, reported.text)
-            parcels = [_single(letter) for letter in refused]
+                    self._refuse_one(batch.messages[0], reported.condition, reported.text)
+            batches = [_single(message) for message in refused]
         if error is not None:
             raise Broken(again, error)
 
-    def _offer(self, parcels: Sequence[Parcel]) -> tuple[Outcomes, BulkError | None]:
-        """The outcome of each parcel; those without one got the error."""
+    def _offer(self, batches: Sequence[Batch]) -> tuple[Outcomes, BulkError | None]:
+        """The outcome of each batch; those without one got the error."""
         outcomes: Outcomes = {}
-        window = WINDOW if any(len(parcel.letters) > 1 for parcel in parcels) else SINGLES_WINDOW
+        window = WINDOW if any(len(batch.messages) > 1 for batch in batches) else SINGLES_WINDOW
 
         async def offer(wire: Wire) -> None:
             sender = await wire.sender(self.path)
-            await sender.offer((parcel.encode() for parcel in parcels), outcomes, window=window)
+            await sender.offer((batch.encode() for batch in batches), outcomes, window=window)
 
         try:
             wire_of(self.access).call(offer)
@@ -119,35 +119,35 @@ class AmqpTarget(Target):
             return outcomes, error
         return outcomes, None
 
-    def _parcels(self, entity: Entity, letters: list[Letter]) -> list[Parcel]:
-        """Letters grouped by key, keeping the order within each."""
+    def _grouped(self, entity: Entity, messages: list[RowMessage]) -> list[Batch]:
+        """Messages grouped by key, keeping the order within each."""
         bytes_max = min(self.batch_bytes, entity.message_bytes_max) - ENVELOPE_BYTES
         columns = MessageColumns(frozenset(("session_id", "partition_key")))
-        for letter in letters:
-            columns.add(letter.payload)
-        done: list[Parcel] = []
-        filling: dict[Key, Parcel] = {}
+        for message in messages:
+            columns.add(message.payload)
+        done: list[Batch] = []
+        filling: dict[Key, Batch] = {}
         sessions, keys = columns.lists["session_id"], columns.lists["partition_key"]
-        for letter, session_id, partition_key in zip(letters, sessions, keys, strict=True):
+        for message, session_id, partition_key in zip(messages, sessions, keys, strict=True):
             key = (_text(session_id), _text(partition_key))
             if self.needs_ids and key == (None, None):
-                done.append(_single(letter))
+                done.append(_single(message))
                 continue
-            parcel = filling.get(key)
-            if parcel is None or not parcel.has_room(letter, bytes_max):
-                parcel = filling[key] = Parcel(key)
-                done.append(parcel)
-            parcel.add(letter)
+            batch = filling.get(key)
+            if batch is None or not batch.has_room(message, bytes_max):
+                batch = filling[key] = Batch(key)
+                done.append(batch)
+            batch.add(message)
         return done
 
 
 _UNKNOWN: Final = AmqpError(UNREACHABLE, "The bus gave no answer.")
 
 
-def _single(letter: Letter) -> Parcel:
-    parcel = Parcel((None, None))
-    parcel.add(letter)
-    return parcel
+def _single(message: RowMessage) -> Batch:
+    batch = Batch((None, None))
+    batch.add(message)
+    return batch
 
 
 def _text(value: object) -> str | None:

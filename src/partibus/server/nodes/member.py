@@ -43,8 +43,8 @@ class Feed(Protocol):
     async def stop(self) -> None: ...
 
 
-class Seat:
-    """One node's place among the others."""
+class ClusterMember:
+    """One node as a member of its cluster."""
 
     def __init__(
         self,

@@ -12,15 +12,15 @@ from pathlib import Path
 from partibus.domain.errors import BusError
 
 
-def words_for_clients(number: int, place: Path | str) -> Callable[[BusError], None]:
+def texts_for_clients(number: int, place: Path | str) -> Callable[[BusError], None]:
     """What translates the errors of a store in a directory, or in a lane of that name."""
     # The longer one first: a relative path may be the end of the resolved one.
     resolved = str(place.resolve()) if isinstance(place, Path) else place
     places = sorted({str(place), resolved}, key=len, reverse=True)
-    return partial(_retell, f"store {number}", places)
+    return partial(_hide_place, f"store {number}", places)
 
 
-def _retell(name: str, places: list[str], error: BusError) -> None:
+def _hide_place(name: str, places: list[str], error: BusError) -> None:
     text = error.text
     for place in places:
         text = text.replace(f"The store {place}", name.capitalize())

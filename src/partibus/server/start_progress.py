@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-PULSE_S: Final = 1.0
+SIGN_S: Final = 1.0
 
 
-class Pulse:
+class StartProgress:
     """Reports that the start makes progress."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Pulse:
     def step(self) -> None:
         """The start has made progress."""
         now_s = self._now_s()
-        if now_s - self._said_at >= PULSE_S:
+        if now_s - self._said_at >= SIGN_S:
             self._said_at = now_s
             self._say()
 
@@ -42,5 +42,5 @@ class Pulse:
 
     async def _turn(self) -> None:
         while True:
-            await asyncio.sleep(PULSE_S)
+            await asyncio.sleep(SIGN_S)
             self.step()

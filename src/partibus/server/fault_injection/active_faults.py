@@ -29,7 +29,7 @@ KILL_DELAY_MS: Final = 50
 
 
 @dataclass(eq=False, slots=True)
-class Standing:
+class ActiveFault:
     """An active fault, and when it ends by itself."""
 
     request: requests.LastingFault
@@ -38,7 +38,7 @@ class Standing:
     throttle: Throttle | None = field(init=False, default=None)
 
 
-class FaultBox:
+class ActiveFaults:
     """All faults of this process; `stores` are keyed by the store's number."""
 
     def __init__(
@@ -56,7 +56,7 @@ class FaultBox:
         self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
         self._kill = kill if kill is not None else _end_this_process
-        self._standing: dict[str, Standing] = {}
+        self._active: dict[str, ActiveFault] = {}
 
     def register(self, control: ControlHub) -> None:
         """Register the questions of this process."""
@@ -84,17 +84,17 @@ class FaultBox:
         now_ms = self._now_ms()
         return {
             key: {
-                **requests.write_request(standing.request),
-                "left_ms": None if standing.ends_ms is None else max(0, standing.ends_ms - now_ms),
-                "refused": None if standing.throttle is None else standing.throttle.refused_count,
+                **requests.write_request(fault.request),
+                "left_ms": None if fault.ends_ms is None else max(0, fault.ends_ms - now_ms),
+                "refused": None if fault.throttle is None else fault.throttle.refused_count,
             }
-            for key, standing in self._standing.items()
+            for key, fault in self._active.items()
         }
 
     def clear(self, payload: Payload) -> Payload:
         """End every fault, or the one with a key; returns which ones."""
         only = payload.get("key")
-        keys = [key for key in self._standing if only is None or key == only]
+        keys = [key for key in self._active if only is None or key == only]
         for key in keys:
             self._end(key)
         return {"cleared": keys}
@@ -109,15 +109,15 @@ class FaultBox:
         if isinstance(request, requests.StoreFault) and request.mode == "up":
             return had_one
         ends_ms = None if request.for_ms is None else self._now_ms() + request.for_ms
-        standing = self._standing[request.key] = Standing(request, ends_ms)
+        fault = self._active[request.key] = ActiveFault(request, ends_ms)
         if request.for_ms is not None:
             key = request.key
-            standing.timer = self._scheduler.call_later_ms(request.for_ms, lambda: self._over(key))
-        self._apply(standing)
+            fault.timer = self._scheduler.call_later_ms(request.for_ms, lambda: self._over(key))
+        self._apply(fault)
         return True
 
-    def _apply(self, standing: Standing) -> None:
-        request = standing.request
+    def _apply(self, fault: ActiveFault) -> None:
+        request = fault.request
         if isinstance(request, requests.StoreFault) and request.mode == "down":
             self._stores[request.store].fail()
         elif isinstance(request, requests.StoreFault) and request.mode == "full":
@@ -125,22 +125,22 @@ class FaultBox:
         elif isinstance(request, requests.LatencyFault):
             self._client_faults.rtt_ms = request.rtt_ms
         elif isinstance(request, requests.ThrottleFault):
-            standing.throttle = Throttle(request.rate_per_s, self._gateway.monotonic_ms())
-            self._client_faults.set_throttle(request.entity, standing.throttle)
+            fault.throttle = Throttle(request.rate_per_s, self._gateway.monotonic_ms())
+            self._client_faults.set_throttle(request.entity, fault.throttle)
         self._set_delays()
 
     def _over(self, key: str) -> None:
         """A fault has timed out."""
-        self._standing[key].timer = None
+        self._active[key].timer = None
         self._end(key)
 
     def _end(self, key: str) -> bool:
-        standing = self._standing.pop(key, None)
-        if standing is None:
+        fault = self._active.pop(key, None)
+        if fault is None:
             return False
-        if standing.timer is not None:
-            standing.timer.cancel()
-        request = standing.request
+        if fault.timer is not None:
+            fault.timer.cancel()
+        request = fault.request
         if isinstance(request, requests.StoreFault):
             self._stores[request.store].heal()
         elif isinstance(request, requests.LatencyFault):
@@ -153,8 +153,8 @@ class FaultBox:
     def _set_delays(self) -> None:
         """A slow store and latency add up."""
         delays = dict.fromkeys(self._stores, 0)
-        for standing in self._standing.values():
-            request = standing.request
+        for fault in self._active.values():
+            request = fault.request
             if isinstance(request, requests.LatencyFault):
                 delays = {store: delay + request.store_ms for store, delay in delays.items()}
             elif isinstance(request, requests.StoreFault):

@@ -102,7 +102,7 @@ class _ClientEnd(asyncio.Transport):
 
 
 @asynccontextmanager
-async def inside_bus(gateway: Gateway, token: str) -> AsyncIterator[Bus]:
+async def internal_bus(gateway: Gateway, token: str) -> AsyncIterator[Bus]:
     """A bus for the holder of a token; RemoteError reports what the gateway refuses."""
     place = ConnectionString(host="localhost", token=token.removeprefix(BEARER))
     async with BusClient.over(_plug(gateway), CONTAINER) as client, Bus.over(client, place) as bus:

@@ -57,7 +57,7 @@ def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
 
 
 @dataclass(eq=False, slots=True)
-class KeptBody:
+class CompactedBody:
     """A body in a compacted file."""
 
     position: int
@@ -67,7 +67,7 @@ class KeptBody:
 
 
 @dataclass(eq=False)
-class KeptWriter:
+class CompactedFileWriter:
     """Writes one compacted file; it has its name when `finish` returns."""
 
     disk: Disk
@@ -155,7 +155,7 @@ def _pack_index(positions: "array[int]", lengths: "array[int]") -> bytes:
     )
 
 
-def read_index(disk: Disk, directory: Path, name: str, store_id: bytes) -> list[KeptBody]:
+def read_index(disk: Disk, directory: Path, name: str, store_id: bytes) -> list[CompactedBody]:
     """The bodies of a compacted file in the order of the log; StoreCorrupt when it is damaged."""
     path = directory / name
     fd = disk.open(path, writable=False)
@@ -170,10 +170,10 @@ def read_index(disk: Disk, directory: Path, name: str, store_id: bytes) -> list[
         raise StoreCorrupt.at(path, index_at, "the index fails its checksum.")
     positions = struct.unpack_from(f"<{count}Q", index)
     lengths = struct.unpack_from(f"<{count}I", index, 8 * count)
-    bodies: list[KeptBody] = []
+    bodies: list[CompactedBody] = []
     offset = KEPT_HEADER_BYTES
     for position, length in zip(positions, lengths, strict=True):
-        bodies.append(KeptBody(position, length, offset))
+        bodies.append(CompactedBody(position, length, offset))
         offset += BODY_CRC_BYTES + length
     if offset != index_at:
         raise StoreCorrupt.at(path, index_at, "the lengths of the bodies do not add up.")
