@@ -7,6 +7,7 @@ Placeholders are in capitals, and a switch shows no value.
 
 import inspect
 import re
+from copy import copy
 from typing import Any, Final
 
 import typer
@@ -60,8 +61,19 @@ def _with_code(text: str) -> str:
 
 def _in_our_words(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
-        if parameter.metavar is None and parameter.param_type_name == "argument":
-            parameter.metavar = str(parameter.name).upper()
+        if parameter.param_type_name == "argument":
+            _show_plainly(parameter)
         elif parameter.metavar is None and parameter.is_flag:
             parameter.metavar = ""
     return parameters
+
+
+def _show_plainly(argument: Any) -> None:
+    """ENTITY, or [ENTITY] in the usage line if it is optional. Typer writes {ENTITY} there, and the
+    name of the type beside the description: <str>."""
+    name = argument.metavar = argument.metavar or str(argument.name).upper()
+    in_usage = name if argument.required else f"[{name}]"
+    argument.make_metavar = lambda ctx=None, usage=False: in_usage if usage else name
+    choices = argument.type.get_metavar
+    argument.type = copy(argument.type)
+    argument.type.get_metavar = lambda param, ctx=None: choices(param=param, ctx=ctx) or ""

@@ -83,6 +83,22 @@ def test_the_version_says_whether_the_hot_modules_are_compiled(
     assert told.keys() == {"version", "compiled", "python", "loop"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage"),
+    [
+        (["claim", "release"], "claim release [OPTIONS] ENTITY OWNER"),
+        (["send"], "send [OPTIONS] ENTITY [BODY]"),
+        (["cluster", "drain"], "cluster drain [OPTIONS] [NODE]"),
+        (["cluster", "accept"], "cluster accept [OPTIONS] LANE"),
+    ],
+)
+def test_placeholders_are_in_capitals(arguments: list[str], usage: str) -> None:
+    text = shown(*arguments, "--help")
+    assert usage in text
+    assert "<str>" not in text
+    assert "<int" not in text
+
+
 def test_an_unknown_verb_is_exit_code_two() -> None:
     assert RUNNER.invoke(command_tree(), ["sevre"]).exit_code == 2
 

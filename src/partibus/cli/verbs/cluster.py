@@ -191,9 +191,7 @@ def status(cluster: Url, json: AsJson = False) -> None:
 @app.command()
 def drain(
     cluster: Url,
-    node: Annotated[
-        int | None, typer.Argument(metavar="[NODE]", help="The number of the node.", min=1)
-    ] = None,
+    node: Annotated[int | None, typer.Argument(help="The number of the node.", min=1)] = None,
     this_node: Annotated[
         bool,
         typer.Option("--this-node", help="The node whose certificate is in --cluster-tls."),
