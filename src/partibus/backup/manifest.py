@@ -94,7 +94,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
             )
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise StoreCorrupt(f"{name}: not the manifest of a backup: {error}.") from error
+        raise StoreCorrupt(f"{name} is not the manifest of a backup: {error}.") from error
     _check(name, manifest)
     return manifest
 

@@ -209,7 +209,7 @@ class TransactedLinks:
         ids: list[bytes] = []
         for answer in declared:
             if not isinstance(answer.state, Declared):
-                raise answer.error("The bus declared no transaction")
+                raise answer.error("The bus did not declare the transaction")
             ids.append(answer.state.txn_id)
         return ids
 
