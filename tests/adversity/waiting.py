@@ -6,11 +6,22 @@ slowest machine needs.
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
 DEADLINE_SECONDS: Final = 120.0
 _LOOK_AGAIN_SECONDS: Final = 0.02
+_LOOK_AGAIN_SECONDS_MAX: Final = 0.5
+_PAUSE_PER_LOOK: Final = 3
+"""A look that asks a server or starts a program would otherwise take the processor from what is
+waited for."""
+
+
+def pause_after(began_s: float) -> float:
+    """The seconds until the next look, when the last one began at this time."""
+    look_s = time.monotonic() - began_s
+    return min(max(_LOOK_AGAIN_SECONDS, _PAUSE_PER_LOOK * look_s), _LOOK_AGAIN_SECONDS_MAX)
 
 
 def wait_until(
@@ -18,10 +29,11 @@ def wait_until(
 ) -> None:
     """Look at the condition until it holds."""
     pause = threading.Event()
-    for _ in range(int(seconds / _LOOK_AGAIN_SECONDS)):
+    deadline = time.monotonic() + seconds
+    while (began_s := time.monotonic()) < deadline:
         if condition():
             return
-        pause.wait(_LOOK_AGAIN_SECONDS)
+        pause.wait(pause_after(began_s))
     raise AssertionError(f"{what}: not so within {seconds} s")
 
 
@@ -30,11 +42,12 @@ async def wait_until_async(
 ) -> None:
     """The same without holding up the event loop."""
     never = asyncio.Event()
-    for _ in range(int(seconds / _LOOK_AGAIN_SECONDS)):
+    deadline = time.monotonic() + seconds
+    while (began_s := time.monotonic()) < deadline:
         if condition():
             return
         try:
-            await asyncio.wait_for(never.wait(), _LOOK_AGAIN_SECONDS)
+            await asyncio.wait_for(never.wait(), pause_after(began_s))
         except TimeoutError:
             continue
     raise AssertionError(f"{what}: not so within {seconds} s")

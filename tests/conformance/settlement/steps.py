@@ -14,11 +14,11 @@ from typing import Any, Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
+from adversity.waiting import pause_after
 from support.receiving import WAIT_SECONDS_MAX
 
 # Times travel in milliseconds.
 TICK: Final = datetime.timedelta(milliseconds=1)
-_PACE_SECONDS: Final = 0.05
 
 _T = TypeVar("_T")
 
@@ -27,9 +27,11 @@ def until(what: str, probe: Callable[[], _T]) -> _T:
     """Ask again until the answer is true, and return it."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     pace = threading.Event()
+    began_s = time.monotonic()
     while not (answer := probe()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
-        pace.wait(_PACE_SECONDS)
+        pace.wait(pause_after(began_s))
+        began_s = time.monotonic()
     return answer
 
 

@@ -21,11 +21,11 @@ from typing import Any, Final, Self
 
 from cluster import HOST, LOGGING_FILE, QUICK_JVM, Cluster, command_of, logging_option
 
+from adversity.waiting import pause_after
 from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
 
 SECONDS_MAX: Final = 240
-_PACE_SECONDS: Final = 0.02
 _LOOKS: Final = 3
 """Answers that take about as long as the driver needs for the end of a task that it was told."""
 CONF: Final = {
@@ -122,10 +122,12 @@ class Submitted:
     def until(self, what: str, probe: Callable[[], object]) -> Any:
         """Ask again until the answer is true; the job must not end before."""
         deadline = time.monotonic() + SECONDS_MAX
+        began_s = time.monotonic()
         while not (answer := probe()):
             assert self.process.poll() is None, f"ended before {what}: {self.log[-5000:]}"
             assert time.monotonic() < deadline, f"waited in vain for {what}: {self.log[-5000:]}"
-            threading.Event().wait(_PACE_SECONDS)
+            threading.Event().wait(pause_after(began_s))
+            began_s = time.monotonic()
         return answer
 
     def _said(self, pattern: re.Pattern[str]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from adversity.waiting import pause_after
 from cli.command import Done, Partibus
 from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
@@ -84,10 +85,12 @@ class Process:
         """Wait for something that happens while it runs; a JVM takes its time to start."""
         deadline = time.monotonic() + SECONDS_MAX
         pace = threading.Event()
+        began_s = time.monotonic()
         while not probe():
             assert self.process.poll() is None, f"it ended before {what}:\n{self.said()}"
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n{self.said()}"
-            pace.wait(0.05)
+            pace.wait(pause_after(began_s))
+            began_s = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
