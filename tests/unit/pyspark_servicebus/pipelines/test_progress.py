@@ -74,11 +74,17 @@ class Reported:
         source = SimpleNamespace(
             startOffset=start, endOffset=end, latestOffset=latest, numInputRows=rows
         )
-        self.recentProgress = [
-            SimpleNamespace(batchId=4, timestamp="t", numInputRows=rows, sources=[source])
-        ]
+        self.lastProgress = SimpleNamespace(
+            batchId=4, timestamp="t", numInputRows=rows, sources=[source]
+        )
+        self.readings = 0
 
     isActive = False  # noqa: N815 - Spark's name
+
+    @property
+    def recentProgress(self) -> list[SimpleNamespace]:  # noqa: N802 - Spark's name
+        self.readings += 1
+        return [self.lastProgress]
 
     def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
         pass
@@ -102,6 +108,23 @@ def test_what_still_waits(end: str, latest: str, lag: int | None) -> None:
     watcher = Noting()
     watch(Reported(end, latest), watcher.advanced, lambda batch: batch * 10)  # type: ignore[arg-type]
     assert watcher.told == [(40, lag, 4)]
+
+
+def test_the_retained_reports_are_read_only_when_there_is_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waiting(Reported):
+        looks = iter((True, True, True, False))
+
+        @property
+        def isActive(self) -> bool:  # noqa: N802 - Spark's name
+            return next(self.looks)
+
+    monkeypatch.setattr("pyspark_servicebus.pipelines.run.progress.POLL_S", 0)
+    query, watcher = Waiting("{}", "{}"), Noting()
+    watch(query, watcher.advanced, lambda batch: 1)  # type: ignore[arg-type]
+    assert watcher.told == [(1, None, 4)]
+    assert query.readings == 1
 
 
 class Noting(ConsoleProgress):
