@@ -7,7 +7,7 @@ slowest machine needs.
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 DEADLINE_SECONDS: Final = 120.0
@@ -18,22 +18,28 @@ _PAUSE_PER_LOOK: Final = 3
 waited for."""
 
 
-def pause_after(began_s: float) -> float:
+def _pause_after(began_s: float) -> float:
     """The seconds until the next look, when the last one began at this time."""
     look_s = time.monotonic() - began_s
     return min(max(_LOOK_AGAIN_SECONDS, _PAUSE_PER_LOOK * look_s), _LOOK_AGAIN_SECONDS_MAX)
+
+
+def looks(seconds: float) -> Iterator[None]:
+    """One item for each look, with a pause after it, until the time is up."""
+    pause = threading.Event()
+    deadline = time.monotonic() + seconds
+    while (began_s := time.monotonic()) < deadline:
+        yield
+        pause.wait(_pause_after(began_s))
 
 
 def wait_until(
     condition: Callable[[], bool], what: str, *, seconds: float = DEADLINE_SECONDS
 ) -> None:
     """Look at the condition until it holds."""
-    pause = threading.Event()
-    deadline = time.monotonic() + seconds
-    while (began_s := time.monotonic()) < deadline:
+    for _ in looks(seconds):
         if condition():
             return
-        pause.wait(pause_after(began_s))
     raise AssertionError(f"{what}: not so within {seconds} s")
 
 
@@ -47,7 +53,7 @@ async def wait_until_async(
         if condition():
             return
         try:
-            await asyncio.wait_for(never.wait(), pause_after(began_s))
+            await asyncio.wait_for(never.wait(), _pause_after(began_s))
         except TimeoutError:
             continue
     raise AssertionError(f"{what}: not so within {seconds} s")

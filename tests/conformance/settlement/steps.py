@@ -6,15 +6,13 @@ hanging, a passing one never sits it out.
 
 import asyncio
 import datetime
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from adversity.waiting import pause_after
+from adversity.waiting import looks
 from support.receiving import WAIT_SECONDS_MAX
 
 # Times travel in milliseconds.
@@ -25,14 +23,10 @@ _T = TypeVar("_T")
 
 def until(what: str, probe: Callable[[], _T]) -> _T:
     """Ask again until the answer is true, and return it."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    pace = threading.Event()
-    began_s = time.monotonic()
-    while not (answer := probe()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        pace.wait(pause_after(began_s))
-        began_s = time.monotonic()
-    return answer
+    for _ in looks(WAIT_SECONDS_MAX):
+        if answer := probe():
+            return answer
+    raise AssertionError(f"waited in vain for {what}")
 
 
 def utc_now() -> datetime.datetime:

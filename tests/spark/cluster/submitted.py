@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from typing import Any, Final, Self
 
 from cluster import HOST, LOGGING_FILE, QUICK_JVM, Cluster, command_of, logging_option
 
-from adversity.waiting import pause_after
+from adversity.waiting import looks
 from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
 
@@ -121,14 +120,11 @@ class Submitted:
 
     def until(self, what: str, probe: Callable[[], object]) -> Any:
         """Ask again until the answer is true; the job must not end before."""
-        deadline = time.monotonic() + SECONDS_MAX
-        began_s = time.monotonic()
-        while not (answer := probe()):
+        for _ in looks(SECONDS_MAX):
+            if answer := probe():
+                return answer
             assert self.process.poll() is None, f"ended before {what}: {self.log[-5000:]}"
-            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.log[-5000:]}"
-            threading.Event().wait(pause_after(began_s))
-            began_s = time.monotonic()
-        return answer
+        raise AssertionError(f"waited in vain for {what}: {self.log[-5000:]}")
 
     def _said(self, pattern: re.Pattern[str]) -> str:
         found: re.Match[str] = self.until(pattern.pattern, lambda: pattern.search(self.log))

@@ -8,13 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from adversity.waiting import pause_after
+from adversity.waiting import looks
 from cli.command import Done, Partibus
 from spark.quick_python import PYTHON_PATH
 from support.repository import ROOT
@@ -83,14 +81,11 @@ class Process:
 
     def until(self, what: str, probe: Callable[[], object]) -> None:
         """Wait for something that happens while it runs; a JVM takes its time to start."""
-        deadline = time.monotonic() + SECONDS_MAX
-        pace = threading.Event()
-        began_s = time.monotonic()
-        while not probe():
+        for _ in looks(SECONDS_MAX):
+            if probe():
+                return
             assert self.process.poll() is None, f"it ended before {what}:\n{self.said()}"
-            assert time.monotonic() < deadline, f"waited in vain for {what}:\n{self.said()}"
-            pace.wait(pause_after(began_s))
-            began_s = time.monotonic()
+        raise AssertionError(f"waited in vain for {what}:\n{self.said()}")
 
     def __enter__(self) -> Self:
         return self

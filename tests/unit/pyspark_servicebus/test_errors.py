@@ -1,4 +1,4 @@
-"""Errors of the bus in its own words, and backoff with it."""
+"""Errors of the bus in its own words, and the pauses between attempts."""
 
 import re
 

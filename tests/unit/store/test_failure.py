@@ -95,7 +95,7 @@ def test_a_refusal_is_told_before_a_recovery_that_was_on_its_way(
     store.append(records_of(b"late"), lambda error: events.append("refused" if error else "kept"))
     recovery()
     assert events == ["refused", "up"]
-    pump.step()  # the refusal's own callback has nothing left to call_back
+    pump.step()  # the refusal's own callback has nothing left to report
     assert events == ["refused", "up"]
 
 

@@ -32,7 +32,7 @@ from partibus.store.postgres.importing import lane_end
 
 
 def make_member(settings: ServeSettings, clock: Clock) -> ClusterMember:
-    """The member of this node, which has not joined yet."""
+    """This node as a member that has not joined yet."""
     assert settings.cluster is not None
     group = NodeGroup(settings.cluster_tls, settings.host, settings.peer_port)
     name = node_name(settings.cluster_tls)
