@@ -7,7 +7,10 @@ SHELL := /bin/bash
 # tests make thousands, compiles its sources again, and each process of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTHON ?= python3
+# That of a new .venv; see the script for the choice.
+ifeq ($(origin PYTHON), undefined)
+PYTHON := $(shell tools/choose_python.sh)
+endif
 BIN := .venv/bin
 JS := tests/conformance/js
 JMS := tests/conformance/jms
@@ -204,7 +207,7 @@ cluster: install ## Spark with a master and two workers on this machine, in the 
 	@exec $(BIN)/python tools/cluster.py
 
 # Side by side: lint uses one core, and the tests wait for databases now and then.
-check: install ## lint, unit and property tests: about two minutes; AREA=store: those of one package
+check: install ## lint, unit and property tests: one to two minutes; AREA=store: those of one package
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=line lint check-tests
 
 check-tests: ## the tests of check alone

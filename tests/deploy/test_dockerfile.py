@@ -1,5 +1,6 @@
 """How a Dockerfile is read, what COPY sees, and that ours is made as it should be."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,30 @@ def test_a_base_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
     assert base_root("scratch", tmp_path) is None
     with pytest.raises(BaseError, match="without a registry"):
         base_root("python:3.13", tmp_path)
+
+
+STOPPED_HALF_WAY = """\
+#!/bin/sh
+mkdir -p "$3/proc"
+mount -t tmpfs none "$3/proc"
+touch "$3/proc/seen"
+exit 1
+"""
+
+
+@pytest.mark.group("image")
+def test_a_base_that_was_not_finished_leaves_nothing_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "bin" / "debootstrap"
+    command.parent.mkdir()
+    command.write_text(STOPPED_HALF_WAY)
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    with pytest.raises(BaseError, match="debootstrap failed"):
+        base_root("debian:trixie", tmp_path)
+    (mounted,) = tmp_path.glob("*.new/proc")
+    assert not mounted.is_mount()
 
 
 def test_our_image_has_no_root_and_no_shell() -> None:

@@ -41,7 +41,10 @@ def base_root(name: str, kept: Path) -> Path | None:
 
 
 def _debootstrap(suite: str, root: Path) -> None:
-    """Under its own name only when it is whole."""
+    """Under its own name only when it is whole.
+
+    It mounts `/proc` in there; in a mount namespace of its own that ends with it, also when it is
+    killed. Otherwise whoever removes the directory later would remove the contents of `/proc`."""
     command = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
     if command is None:
         raise BaseError("debootstrap is not installed. Bring it: apt-get install debootstrap")
@@ -51,7 +54,7 @@ def _debootstrap(suite: str, root: Path) -> None:
     log = root.with_name(f"{root.name}.log")
     with log.open("wb") as output:
         done = subprocess.run(
-            [command, "--variant=minbase", suite, made, MIRROR],
+            ["unshare", "--mount", command, "--variant=minbase", suite, made, MIRROR],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | {"DPKG_FORCE": "unsafe-io"},
