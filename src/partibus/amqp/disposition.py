@@ -100,9 +100,9 @@ def decode_disposition(
             else:
                 raise DecodeError("the field last of a disposition is not a uint")
     except (IndexError, struct.error):
-        raise DecodeError("a disposition is cut short") from None
+        raise DecodeError("a disposition is truncated") from None
     if at > stop or stop > end:
-        raise DecodeError("a disposition is cut short")
+        raise DecodeError("a disposition is truncated")
     raw = buf[at:stop]
     tail = tails.get(raw)
     if tail is None:

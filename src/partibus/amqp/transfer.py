@@ -120,9 +120,9 @@ def decode_transfer(
             else:
                 raise DecodeError("a delivery-tag is not binary")
     except (IndexError, struct.error):
-        raise DecodeError("a transfer is cut short") from None
+        raise DecodeError("a transfer is truncated") from None
     if at > stop or stop > end:
-        raise DecodeError("a transfer is cut short")
+        raise DecodeError("a transfer is truncated")
     raw = buf[at:stop]
     tail = tails.get(raw)
     if tail is None:

@@ -15,6 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from partibus.cli.old_spellings import in_present_words
 
+_ONE_SPACE_BETWEEN_COLUMNS: Final = (0, 1, 0, 0)
+"""As (above, right, below, left). With typer's two spaces, our longest names do not fit into the 80
+columns of a terminal, and are cut off."""
 _INDENTED: Final = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
 
 
@@ -28,12 +31,18 @@ class Verb(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _in_our_words(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super(Verb, _for_a_terminal(self)).format_help(ctx, formatter)
+
 
 class VerbGroup(TyperGroup):
     """A group of verbs, likewise."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _in_our_words(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super(VerbGroup, _for_a_terminal(self)).format_help(ctx, formatter)
 
 
 def make_readable(app: typer.Typer) -> None:
@@ -66,6 +75,27 @@ def _in_our_words(parameters: list[Any]) -> list[Any]:
         elif parameter.metavar is None and parameter.is_flag:
             parameter.metavar = ""
     return parameters
+
+
+def _for_a_terminal(command: Any) -> Any:
+    """The command as its help shows it, with every name whole at the width of a terminal."""
+    from typer import rich_utils
+
+    layout: Any = rich_utils
+    layout.STYLE_OPTIONS_TABLE_PADDING = _ONE_SPACE_BETWEEN_COLUMNS
+    shown = copy(command)
+    shown.params = [_with_opposite(parameter) for parameter in command.params]
+    return shown
+
+
+def _with_opposite(parameter: Any) -> Any:
+    """A switch and its opposite below each other; typer shows them side by side."""
+    if not parameter.secondary_opts:
+        return parameter
+    shown = copy(parameter)
+    shown.opts = ["\n".join((*parameter.opts, *parameter.secondary_opts))]
+    shown.secondary_opts = []
+    return shown
 
 
 def _show_plainly(argument: Any) -> None:

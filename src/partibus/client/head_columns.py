@@ -82,7 +82,7 @@ class HeadColumns:
         try:
             self._add(head)
         except (IndexError, struct.error):
-            raise DecodeError("a section is cut short") from None
+            raise DecodeError("a section is truncated") from None
 
     def _add(self, head: bytes) -> None:
         end = len(head)

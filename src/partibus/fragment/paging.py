@@ -91,7 +91,7 @@ def chunk_of(data: bytes, number: int, skipped: int, count: int) -> Chunk:
     (row_count,) = _COUNT.unpack_from(data, 0)
     end = _COUNT.size + row_count * ROW_BYTES
     if end > len(data) or not 0 < count == row_count - skipped:
-        raise StoreCorrupt("a page of a fragment's snapshot is cut short")
+        raise StoreCorrupt("a page of a fragment's snapshot is truncated")
     rows = array("Q")
     rows.frombytes(memoryview(data)[_COUNT.size : end])
     chunk = Chunk(rows)

@@ -128,7 +128,7 @@ def unpack_sequences(meta: bytes, offset: int = 0) -> "array[int]":
     sequences = array("Q")
     tail = meta[offset:]
     if len(tail) % 8:
-        raise StoreCorrupt("a record's list of sequence numbers is cut short")
+        raise StoreCorrupt("a record's list of sequence numbers is truncated")
     sequences.frombytes(tail)
     return sequences
 

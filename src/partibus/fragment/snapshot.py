@@ -91,7 +91,7 @@ def _load_sections(state: State, data: bytes, offset: int, tables: TableReader) 
         tag, size = _SECTION.unpack_from(data, offset)
         offset += _SECTION.size
         if offset + size > len(data):
-            raise StoreCorrupt("a fragment's snapshot is cut short")
+            raise StoreCorrupt("a fragment's snapshot is truncated")
         section = data[offset : offset + size]
         if tag & IN_PAGE:
             section = tables.page(_PAGE.unpack(section)[0])
@@ -127,6 +127,6 @@ def load(fragment_id: int, spec: FragmentSpec, data: bytes, pages: Pages = NO_PA
         if version > 1:
             _load_sections(state, data, offset, tables)
     except struct.error as cause:
-        raise StoreCorrupt("a fragment's snapshot is cut short") from cause
+        raise StoreCorrupt("a fragment's snapshot is truncated") from cause
     state.next_sequence = state.next_sequence_durable = next_sequence
     return state

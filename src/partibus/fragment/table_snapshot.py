@@ -108,7 +108,7 @@ class TableReader:
         laid_at = offset + (inline + loose_count) * ROW_BYTES
         end: int = laid_at + laid_bytes
         if len(heads) != chunk_count or end > len(data):
-            raise StoreCorrupt("a fragment's snapshot is cut short")
+            raise StoreCorrupt("a fragment's snapshot is truncated")
         overlays = unpack_overlays(data, laid_at, end)
         for number, skipped, count, expires_ms_min in heads:
             if number:
@@ -149,7 +149,7 @@ def _load_unpaged(table: MessageTable, data: bytes, offset: int) -> int:
     rows_at = offset + _UNPAGED_TABLE.size
     offset = rows_at + row_count * ROW_BYTES
     if offset > len(data):
-        raise StoreCorrupt("a fragment's snapshot is cut short")
+        raise StoreCorrupt("a fragment's snapshot is truncated")
     rows = data[rows_at:offset]
     loose: list[Held] = []
     for _ in range(loose_count):

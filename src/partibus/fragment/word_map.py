@@ -90,7 +90,7 @@ class WordMap:
         size = _CHUNK_WORDS * self._zero.itemsize
         while offset < len(data):
             if len(data) - offset < _BASE.size + size:
-                raise StoreCorrupt(f"a snapshot's {what} is cut short")
+                raise StoreCorrupt(f"a snapshot's {what} is truncated")
             (base,) = _BASE.unpack_from(data, offset)
             offset += _BASE.size
             words = self._zero[:0]

@@ -156,7 +156,7 @@ def _decode_places(path: Path, data: bytes, offset: int, end: int) -> tuple[dict
     first = offset + _PAGE_COUNT.size
     last = first + count * _PAGE.size
     if count < 0 or last > end:
-        raise StoreCorrupt.at(path, offset, "the table of pages is cut short.")
+        raise StoreCorrupt.at(path, offset, "the table of pages is truncated.")
     rows = _PAGE.iter_unpack(data[first:last])
     return {number: Place(*place) for number, *place in rows}, last
 

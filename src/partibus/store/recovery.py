@@ -86,7 +86,7 @@ class LogScan:
             raise StoreCorrupt.at(
                 path,
                 size,
-                f"the file is cut short; the checkpoint is at offset {start - self._bases[index]}.",
+                f"the file is truncated; the checkpoint is at offset {start - self._bases[index]}.",
             )
         return index
 

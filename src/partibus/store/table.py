@@ -318,7 +318,7 @@ class SegmentTable:
             self.directory / near,
             position - base,
             "a message is expected here, but "
-            "this file, or the one after it, is missing or cut short; restore it from a copy.",
+            "this file, or the one after it, is missing or truncated; restore it from a copy.",
         )
 
     def __len__(self) -> int:

@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import partibus
@@ -97,6 +100,25 @@ def test_placeholders_are_in_capitals(arguments: list[str], usage: str) -> None:
     assert usage in text
     assert "<str>" not in text
     assert "<int" not in text
+
+
+def pages(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """The words of every verb and of every group of verbs."""
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from pages(inner, *path, name)
+
+
+def test_every_name_is_whole_at_the_width_of_a_terminal() -> None:
+    tree = typer.main.get_command(command_tree())
+    cut = {}
+    for path in pages(tree):
+        result = RUNNER.invoke(
+            command_tree(wanted(path)), [*path, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}
+        )
+        assert result.exit_code == 0, result.output
+        cut[path] = [line for line in result.output.splitlines() if "…" in line]
+    assert {path: lines for path, lines in cut.items() if lines} == {}
 
 
 def test_an_unknown_verb_is_exit_code_two() -> None:

@@ -236,9 +236,9 @@ def test_unknown_records_and_versions_are_refused(bench: FragmentBench) -> None:
         replay(bench.state, 99, b"", 0, 0)
     with pytest.raises(StoreCorrupt, match="version 7"):
         load(1, SPEC, b"\x07" + dump(bench.state)[1:])
-    with pytest.raises(StoreCorrupt, match="cut short"):
+    with pytest.raises(StoreCorrupt, match="truncated"):
         load(1, SPEC, dump(bench.state)[:-1])
-    with pytest.raises(StoreCorrupt, match="cut short"):
+    with pytest.raises(StoreCorrupt, match="truncated"):
         unpack_sequences(b"123")
     with pytest.raises(StoreCorrupt, match="does not exist"):
         replay(bench.state, 3, pack_overlay(None) + (5).to_bytes(8, "little"), 0, 0)

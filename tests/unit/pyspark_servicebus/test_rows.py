@@ -191,7 +191,7 @@ def test_only_what_is_asked_for_is_read() -> None:
     [
         ({"body_type": "xml"}, "body_type is 'xml'"),
         ({"time_to_live_ms": -1}, "time_to_live_ms is -1"),
-        ({"body": b"\xc0", "body_type": "value"}, "the value is cut short"),
+        ({"body": b"\xc0", "body_type": "value"}, "the value is truncated"),
         ({"body": b"\x40\x40", "body_type": "value"}, "body holds more than one value"),
         (
             {

@@ -396,7 +396,7 @@ def test_a_segment_cut_short_before_the_checkpoint_is_an_error(stores: Any, pump
     store.close()
     segment = segment_path(stores.directory, 0)
     segment.write_bytes(segment.read_bytes()[:200])
-    with pytest.raises(StoreCorrupt, match=f"{segment}: offset 200: the file is cut short"):
+    with pytest.raises(StoreCorrupt, match=f"{segment}: offset 200: the file is truncated"):
         metas(stores, stores.directory)
 
 

@@ -90,7 +90,7 @@ def decode_value(buf: bytes, offset: int, end: int) -> tuple[object, int]:
     try:
         return _decode(buf, offset, end, 0)
     except IndexError:
-        raise DecodeError("the value is cut short") from None
+        raise DecodeError("the value is truncated") from None
     except UnicodeDecodeError as error:
         raise DecodeError(f"a string is not UTF-8: {error.reason}") from None
 
@@ -106,7 +106,7 @@ def skip_value(buf: bytes, offset: int, end: int) -> int:
     waiting = 1
     while waiting > 0:
         if offset >= end:
-            raise DecodeError("the value is cut short")
+            raise DecodeError("the value is truncated")
         code = buf[offset]
         step = STEPS[code]
         if step > 0:
@@ -114,7 +114,7 @@ def skip_value(buf: bytes, offset: int, end: int) -> int:
             waiting -= 1
         elif step == STEP_SIZE8:
             if offset + 1 >= end:
-                raise DecodeError("the value is cut short")
+                raise DecodeError("the value is truncated")
             offset += 2 + buf[offset + 1]
             waiting -= 1
         elif step == STEP_SIZE32:
@@ -128,19 +128,19 @@ def skip_value(buf: bytes, offset: int, end: int) -> int:
         else:
             raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     if offset > end:
-        raise DecodeError("the value is cut short")
+        raise DecodeError("the value is truncated")
     return offset
 
 
 def _decode(buf: bytes, offset: int, end: int, depth: int) -> tuple[object, int]:
     """A value with its constructor. May raise IndexError when bytes are missing."""
     if offset >= end:
-        raise DecodeError("the value is cut short")
+        raise DecodeError("the value is truncated")
     code = buf[offset]
     if code == 0xA1:
         stop = offset + 2 + buf[offset + 1]
         if stop > end:
-            raise DecodeError("a string is cut short")
+            raise DecodeError("a string is truncated")
         return str(buf[offset + 2 : stop], "utf-8"), stop
     if code == 0x40:
         return None, offset + 1
@@ -164,7 +164,7 @@ def _decode_body(code: int, buf: bytes, at: int, end: int, depth: int) -> tuple[
         start = at + 1
         stop = start + buf[at]
     if stop > end:
-        raise DecodeError("the value is cut short")
+        raise DecodeError("the value is truncated")
     kind = code & 0xEF
     if kind == 0xA1:
         return str(buf[start:stop], "utf-8"), stop
@@ -196,7 +196,7 @@ def _decode_fixed(code: int, buf: bytes, at: int, end: int) -> tuple[object, int
         raise DecodeError(f"0x{code:02x} is not the constructor of an AMQP type")
     stop = at + step - 1
     if stop > end:
-        raise DecodeError("the value is cut short")
+        raise DecodeError("the value is truncated")
     if code < 0x50:
         return _decode_empty(code), stop
     if code < 0x60:

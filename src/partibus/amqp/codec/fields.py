@@ -28,7 +28,7 @@ def list_header(buf: bytes, at: int, end: int) -> tuple[int, int, int]:
     else:
         raise DecodeError("a list was expected")
     if at > stop or stop > end:
-        raise DecodeError("a list is cut short")
+        raise DecodeError("a list is truncated")
     return count, at, stop
 
 

@@ -138,9 +138,9 @@ def parse_sections(payload: bytes, start: int = 0, end: int = -1) -> MessageSect
     found = MessageSections(end)
     try:
         if _walk_sections(payload, found, start, end) != end:
-            raise DecodeError("a section is cut short")
+            raise DecodeError("a section is truncated")
     except (IndexError, struct.error):
-        raise DecodeError("a section is cut short") from None
+        raise DecodeError("a section is truncated") from None
     return found
 
 
@@ -468,7 +468,7 @@ def _walk_delivery_annotations(
 def read_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:
     """The code of the section at `at` and the offset of its value, in any form of descriptor."""
     if end - at < 3:
-        raise DecodeError("a section is cut short")
+        raise DecodeError("a section is truncated")
     if payload[at] != 0x00:
         raise DecodeError(f"a section begins with 0x{payload[at]:02x}, not 0x00")
     if payload[at + 1] == 0x53:

@@ -48,13 +48,13 @@ def require_sound(payload: bytes) -> None:
             _, value = read_descriptor(payload, at, end)
             at = _check(payload, value, end, 0)
     except (IndexError, struct.error):
-        raise DecodeError("a value is cut short") from None
+        raise DecodeError("a value is truncated") from None
 
 
 def _check(buf: bytes, at: int, end: int, depth: int) -> int:
     """The offset after the value at `at`, which must end by `end`."""
     if at >= end:
-        raise DecodeError("a value is cut short")
+        raise DecodeError("a value is truncated")
     code = buf[at]
     step = STEPS[code]
     if step > 0:
@@ -65,7 +65,7 @@ def _check(buf: bytes, at: int, end: int, depth: int) -> int:
     else:
         return _check_sized(code, buf, at + 1, end, depth)
     if at > end:
-        raise DecodeError("a value is cut short")
+        raise DecodeError("a value is truncated")
     return at
 
 
@@ -78,7 +78,7 @@ def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
     size: int = _UINT32.unpack_from(buf, at)[0] if is_wide else buf[at]
     stop = start + size
     if stop > end:
-        raise DecodeError("a value is cut short")
+        raise DecodeError("a value is truncated")
     if code < 0xC0:
         return stop
     _require_depth(depth)

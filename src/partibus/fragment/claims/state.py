@@ -153,7 +153,7 @@ def load_head(data: bytes, offset: int) -> tuple[Claim, int]:
     owner_size, start_size, epoch, expires_ms, flags, runs_size = _HEAD.unpack_from(data, offset)
     offset += _HEAD.size
     if offset + owner_size + start_size + runs_size > len(data):
-        raise StoreCorrupt("a snapshot's claims are cut short")
+        raise StoreCorrupt("a snapshot's claims are truncated")
     claim = Claim(data[offset : offset + owner_size].decode())
     offset += owner_size
     claim.start = data[offset : offset + start_size].decode()

@@ -156,6 +156,6 @@ def decode_cursor(data: bytes, offset: int) -> tuple[CursorSummary, int]:
     size, position, retain_ms, retain_bytes, moved_ms = _CURSOR.unpack_from(data, offset)
     offset += _CURSOR.size
     if offset + size > len(data):
-        raise StoreCorrupt("the name of a cursor is cut short")
+        raise StoreCorrupt("the name of a cursor is truncated")
     name = data[offset : offset + size].decode()
     return CursorSummary(name, position, retain_ms, retain_bytes, moved_ms), offset + size

@@ -78,6 +78,6 @@ class Marks:
     def load(self, data: bytes) -> None:
         """What `dump` wrote."""
         if len(data) % _MARK.size:
-            raise StoreCorrupt("a snapshot's marks are cut short")
+            raise StoreCorrupt("a snapshot's marks are truncated")
         for origin_id, number, fenced in _MARK.iter_unpack(data):
             self._durable[origin_id] = Mark(number, fenced)

@@ -221,7 +221,7 @@ def load_unpaged_outbox(state: State, data: bytes, tables: TableReader) -> None:
             overlays[number] = overlay
     rows_end = offset + row_count * ROW_BYTES
     if rows_end > len(data):
-        raise StoreCorrupt("a snapshot's outbox is cut short")
+        raise StoreCorrupt("a snapshot's outbox is truncated")
     outbox.table.load(data[offset:rows_end], overlays)
     outbox.words.load(data, rows_end, "outbox")
 

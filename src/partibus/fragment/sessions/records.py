@@ -184,5 +184,5 @@ def _set_state(session: Session, length: int, position: int, updated_ms: int) ->
 
 def _text(data: bytes, offset: int, size: int) -> str:
     if offset + size > len(data):
-        raise StoreCorrupt("a snapshot's table of sessions is cut short")
+        raise StoreCorrupt("a snapshot's table of sessions is truncated")
     return decode_id(data[offset : offset + size])

@@ -196,7 +196,7 @@ def unpack_text(data: bytes, offset: int) -> tuple[str, int]:
     (size,) = _SIZE.unpack_from(data, offset)
     offset += _SIZE.size
     if offset + size > len(data):
-        raise StoreCorrupt("a text in the record of a stage is cut short")
+        raise StoreCorrupt("a text in the record of a stage is truncated")
     return data[offset : offset + size].decode(), offset + size
 
 

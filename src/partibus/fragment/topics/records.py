@@ -70,7 +70,7 @@ def replay_topic(
         offset += _RUN.size
         end = offset + count * _ID_BYTES
         if end > len(meta):
-            raise StoreCorrupt("a record's list of subscriptions is cut short")
+            raise StoreCorrupt("a record's list of subscriptions is truncated")
         for (fragment_id,) in struct.iter_unpack("<I", meta[offset:end]):
             holder = states.get(fragment_id)
             if holder is None:

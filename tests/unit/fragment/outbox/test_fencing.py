@@ -135,5 +135,5 @@ def test_a_fence_on_a_failing_store() -> None:
 
 
 def test_marks_in_a_snapshot_are_whole() -> None:
-    with pytest.raises(StoreCorrupt, match="cut short"):
+    with pytest.raises(StoreCorrupt, match="truncated"):
         Marks().load(b"123")

@@ -36,7 +36,7 @@ def test_a_publication_is_put_into_every_fragment_it_names() -> None:
 
 def test_damage_is_told() -> None:
     topic = State(1, NO_SPEC)
-    with pytest.raises(StoreCorrupt, match="cut short"):
+    with pytest.raises(StoreCorrupt, match="truncated"):
         replay_topic({1: topic}, topic, PUBLISHED, pack_published(7, 0, {0: [2, 3]})[:-2], 64, 10)
     with pytest.raises(StoreCorrupt, match="never scheduled"):
         replay_topic({1: topic}, topic, DUE_PUBLISHED, pack_due(5, 7, 0, {}), 0, 0)

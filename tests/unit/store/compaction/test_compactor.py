@@ -107,9 +107,9 @@ def test_a_body_that_was_left_out_can_not_be_retained(stores: Any, pump: Any) ->
     store, kept = sparse(stores, pump)
     dead = (kept[1].position + 2 * KIB, KIB)
     settle(store, pump)
-    with pytest.raises(StoreCorrupt, match="missing or cut short"):
+    with pytest.raises(StoreCorrupt, match="missing or truncated"):
         store.retain(*dead)
-    with pytest.raises(StoreCorrupt, match="missing or cut short"):
+    with pytest.raises(StoreCorrupt, match="missing or truncated"):
         store.read_now([dead])
 
 
