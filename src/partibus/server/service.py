@@ -27,7 +27,7 @@ from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.listener.waiting_room import WaitingRoom
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory.directory import claim_data_directory
+from partibus.server.data_directory.directory import lock_data_directory
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -166,7 +166,7 @@ class Service:
         # last; a single process binds first, since a busy port ends it anyway.
         ports = self._bind() if self.membership is None else {}
         if self.membership is None:  # the supervisor has claimed it for its workers
-            claim_data_directory(self.settings, self._cleanup)
+            lock_data_directory(self.settings, self._cleanup)
         identity = identity_of(self.settings, self._tls_directory, self.clock)
         waiting = self._waiting_room(loop, ports)
         # Making keys loads a large library; the stores are opened meanwhile.

@@ -144,7 +144,7 @@ class SimulatedDisk:
         self.faults = Faults()
         self.is_dead = False
         """The process that used it has died: its further calls have no effect."""
-        self.is_claimed = False
+        self.is_locked = False
         self.has_flipped = False
         """A read of the present process found a flipped bit: its message is set aside."""
         self.on_fault: Callable[[str], None] = _unheard
@@ -181,7 +181,7 @@ class SimulatedDisk:
         """A new process has the disk."""
         self._open.clear()
         self.is_dead = False
-        self.is_claimed = False
+        self.is_locked = False
         self.has_flipped = False
         self.faults.crash_in = None
         self.faults.dies_in_sync = False
@@ -237,12 +237,12 @@ class SimulatedDisk:
             self.faults.write_errors -= 1
             raise self._fail(errno.EIO, "a write")
 
-    def claim(self, directory: Path) -> "SimulatedClaim":
+    def lock(self, directory: Path) -> "SimulatedDirectoryLock":
         self._call()
-        if self.is_claimed:
+        if self.is_locked:
             raise StoreUnavailable(f"The store directory {directory} is in use.")
-        self.is_claimed = True
-        return SimulatedClaim(self)
+        self.is_locked = True
+        return SimulatedDirectoryLock(self)
 
     def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
         self._write_call() if create else self._call()
@@ -372,14 +372,14 @@ class SimulatedDisk:
         return free, DISK_BYTES
 
 
-class SimulatedClaim:
+class SimulatedDirectoryLock:
     """Held by the process that opened the store."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
 
     def release(self) -> None:
-        self._disk.is_claimed = False
+        self._disk.is_locked = False
 
 
 class SimulatedMap:

@@ -18,7 +18,7 @@ from partibus.store.lock import DirectoryLock
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
-class Claim(Protocol):
+class LockedDirectory(Protocol):
     """An exclusive lock on a directory, held until it is released."""
 
     def release(self) -> None:
@@ -39,7 +39,7 @@ class Mapped(Protocol):
 class Disk(Protocol):
     """What a store asks of a file system; every call may raise OSError."""
 
-    def claim(self, directory: Path) -> Claim:
+    def lock(self, directory: Path) -> LockedDirectory:
         """Create the directory if necessary, private, and lock it."""
         ...
 
@@ -117,7 +117,7 @@ class OsDisk:
 
     __slots__ = ()
 
-    def claim(self, directory: Path) -> Claim:
+    def lock(self, directory: Path) -> LockedDirectory:
         make_private_directory(directory)
         lock = DirectoryLock(directory)
         close_to_others(directory)

@@ -31,7 +31,7 @@ class FaultyDisk:
         self.read_errno = 0
         self.space_bytes: int | None = None  # what may still be written or reserved
         self.room: Callable[[Path], tuple[int, int]] = disk.room
-        self.claim, self.close, self.map = disk.claim, disk.close, disk.map
+        self.lock, self.close, self.map = disk.lock, disk.close, disk.map
         self.size, self.length, self.written_end = disk.size, disk.length, disk.written_end
         self.delay_s = 0.0  # before every write and sync
         self.sync_delay_s = 0.0  # before every sync, of which a commit has one

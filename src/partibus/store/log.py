@@ -17,7 +17,7 @@ from partibus.store.capture import Capture
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.compaction.compactor import Compactor
 from partibus.store.compaction.segment_files import SegmentFiles
-from partibus.store.disk import Claim, Disk, OsDisk
+from partibus.store.disk import Disk, LockedDirectory, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
 from partibus.store.inventory import prepare_log
@@ -52,7 +52,7 @@ class SegmentStore(LaneLog):
         self._directory = directory
         self._disk: Disk = OsDisk() if disk is None else disk
         self._probe_interval_s = probe_interval_s
-        self._lock: Claim | None = None
+        self._lock: LockedDirectory | None = None
         self._watermark: Watermark | None = None
         self._pages: PageReader | None = None
         self._writer: SegmentWriter | None = None
@@ -106,7 +106,7 @@ class SegmentStore(LaneLog):
             self._lock = None
 
     def _recover(self) -> Recovered:
-        self._lock = self._disk.claim(self._directory)
+        self._lock = self._disk.lock(self._directory)
         # A reserve of an earlier start is useful now: even the start needs a little space.
         with contextlib.suppress(OSError):
             self._disk.remove(self._directory / RESERVE_NAME)

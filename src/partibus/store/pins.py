@@ -16,7 +16,7 @@ class PinnedDisk:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.claim, self.open, self.close = disk.claim, disk.open, disk.close
+        self.lock, self.open, self.close = disk.lock, disk.open, disk.close
         self.read, self.read_into, self.map = disk.read, disk.read_into, disk.map
         self.write, self.allocate, self.truncate = disk.write, disk.allocate, disk.truncate
         self.sync, self.sync_directory = disk.sync, disk.sync_directory

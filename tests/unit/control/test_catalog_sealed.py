@@ -89,7 +89,7 @@ def test_the_place_in_memory_is_private_and_cleared(tmp_path: Path) -> None:
         (first / "left").write_bytes(b"")
         assert first.stat().st_mode & 0o077 == 0
         with working_directory(tmp_path) as second:
-            assert not first.exists(), "whoever claims the directory clears what was left"
+            assert not first.exists(), "whoever locks the directory clears what was left"
             assert second.exists()
         first.mkdir()
     assert not first.exists()

@@ -23,7 +23,7 @@ from partibus.server.data_directory.belonging import refuse_lost_catalog
 from partibus.server.data_directory.directory import (
     CATALOG_NAME,
     COPYING_NAME,
-    claim_data_directory,
+    lock_data_directory,
 )
 from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import catalog_rows_to_read, offline_settings
@@ -42,7 +42,7 @@ class CopiedDirectory:
     def __init__(self, given: GivenPlace, stack: contextlib.ExitStack) -> None:
         keys = (given.key_file, given.key_command)
         self.settings = offline_settings(Path(given.place), given.stores, None, *keys)
-        claim_data_directory(self.settings, stack)
+        lock_data_directory(self.settings, stack)
         self._data_key = data_key_of(self.settings)
         self.catalog_place = self.settings.data / CATALOG_NAME
         refuse_lost_catalog(self.catalog_place, self.settings)

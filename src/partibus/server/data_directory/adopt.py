@@ -23,7 +23,7 @@ from partibus.fragment.state import State
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import holds_store, known_fragments
 from partibus.server.data_directory.directory import CATALOG_NAME
-from partibus.server.data_directory.offline import OpenStore, claimed, refuse_encrypted
+from partibus.server.data_directory.offline import OpenStore, locked_directory, refuse_encrypted
 from partibus.server.data_directory.seen import forget_seen
 from partibus.store.record import Record
 
@@ -54,7 +54,7 @@ def adopt_data(
 ) -> list[str]:
     """Make everything belong together; returns what was done."""
     file = settings.data / CATALOG_NAME
-    with claimed(settings), contextlib.ExitStack() as stack:
+    with locked_directory(settings), contextlib.ExitStack() as stack:
         refuse_encrypted(settings, "adopt")
         is_new = not file.exists() or not file.stat().st_size
         catalog = Catalog(file, profile=settings.profile, stores=settings.stores)

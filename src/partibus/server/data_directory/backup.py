@@ -1,6 +1,6 @@
 """The data directory of a stopped server as the source of a backup.
 
-Owns the claim on the directory and its stores while files are read. Nothing is repaired or
+Owns the lock of the directory and its stores while files are read. Nothing is repaired or
 truncated: a restore brings back the same files, and the start after it recovers as a start here
 would. Called by `partibus backup --data`.
 """
@@ -20,7 +20,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.encryption import data_key_of
-from partibus.server.data_directory.offline import catalog_to_read, claimed
+from partibus.server.data_directory.offline import catalog_to_read, locked_directory
 from partibus.store.capture import is_copied, whole_file
 from partibus.store.lock import DirectoryLock
 from partibus.store.watermark import WATERMARK_NAME
@@ -37,7 +37,7 @@ class DirectorySource:
         """Lock everything, and list the files."""
         settings = self._settings
         file = settings.data / CATALOG_NAME
-        with claimed(settings), contextlib.ExitStack() as stack:
+        with locked_directory(settings), contextlib.ExitStack() as stack:
             refuse_lost_catalog(file, settings)
             if not file.exists():
                 raise ConfigError(

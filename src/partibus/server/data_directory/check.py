@@ -18,7 +18,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.encryption import data_key_of
-from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, claimed
+from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, locked_directory
 from partibus.store.checking import StoreUnderCheck
 from partibus.store.sealed import sealed_pieces
 
@@ -36,7 +36,7 @@ class PartReport:
 def check_data(settings: ServeSettings) -> list[PartReport]:
     """Check everything; the catalog first, then each store."""
     file = settings.data / CATALOG_NAME
-    with claimed(settings), contextlib.ExitStack() as stack:
+    with locked_directory(settings), contextlib.ExitStack() as stack:
         data_key = data_key_of(settings)
         reports = [PartReport("catalog", str(file))]
         catalog = _check_catalog(file, settings, reports[0], stack, data_key)

@@ -28,7 +28,7 @@ _OURS: Final = re.compile(
 )
 
 
-def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack) -> None:
+def lock_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack) -> None:
     """Create the directory and hold its lock until the end, unless everything is in memory."""
     if settings.memory:
         return

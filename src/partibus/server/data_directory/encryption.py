@@ -17,7 +17,7 @@ from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.sealing import keys
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import refuse_lost_catalog
-from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
+from partibus.server.data_directory.directory import CATALOG_NAME, lock_data_directory
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> No
     if new is None:
         raise ConfigError("give the new key with --new-key-file or --new-key-command.")
     with contextlib.ExitStack() as cleanup:
-        claim_data_directory(settings, cleanup)
+        lock_data_directory(settings, cleanup)
         old = user_key(settings)
         if data_key_of(settings) is None or old is None:
             raise ConfigError(f"{settings.data} is not encrypted: there is no key to change.")

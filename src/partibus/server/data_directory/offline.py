@@ -21,7 +21,7 @@ from partibus.fragment.upkeep.removal import all_bodies
 from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
+from partibus.server.data_directory.directory import CATALOG_NAME, lock_data_directory
 from partibus.server.data_directory.encryption import data_key_of
 from partibus.store.interface import Done
 from partibus.store.log import SegmentStore
@@ -74,11 +74,11 @@ def refuse_databases(settings: ServeSettings) -> None:
 
 
 @contextlib.contextmanager
-def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
+def locked_directory(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
     """Hold the lock of the data directory while the block runs."""
     refuse_databases(settings)
     with contextlib.ExitStack() as cleanup:
-        claim_data_directory(settings, cleanup)
+        lock_data_directory(settings, cleanup)
         yield cleanup
 
 

@@ -12,7 +12,11 @@ from partibus.files.private import sync_directory, write_private
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import adopt
 from partibus.server.data_directory.directory import CATALOG_NAME, COPY_NAME
-from partibus.server.data_directory.offline import catalog_to_read, claimed, refuse_encrypted
+from partibus.server.data_directory.offline import (
+    catalog_to_read,
+    locked_directory,
+    refuse_encrypted,
+)
 
 DAMAGED_SUFFIX = ".damaged"
 
@@ -21,7 +25,7 @@ def repair_data(settings: ServeSettings) -> list[str]:
     """Replace a catalog that cannot be read by its copy; returns what was done."""
     file = settings.data / CATALOG_NAME
     copy = settings.data / COPY_NAME
-    with claimed(settings):
+    with locked_directory(settings):
         refuse_encrypted(settings, "repair")
         damage = _damage(file)
         if damage is None:

@@ -32,7 +32,7 @@ from partibus.server.data_directory.catalog_start import (
     declare,
     open_catalog,
 )
-from partibus.server.data_directory.directory import claim_data_directory
+from partibus.server.data_directory.directory import lock_data_directory
 from partibus.server.data_directory.encryption import data_key_of, encrypted_catalog
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.service import (
@@ -115,7 +115,7 @@ def prepare(
             settings.workers,
         )
     numbers = _reserve_ports(settings, cleanup)
-    claim_data_directory(settings, cleanup)
+    lock_data_directory(settings, cleanup)
     runtime = _runtime_directory(cleanup, settings.workers)
     tls = runtime / "tls" if settings.memory else settings.data / "tls"
     identity = identity_of(settings, lambda: tls, clock)

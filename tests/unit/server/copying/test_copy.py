@@ -26,7 +26,7 @@ from partibus.server.copying import copy as copying
 from partibus.server.copying.copy import CopyReport, compare_buses, copy_bus
 from partibus.server.copying.ends import GivenPlace
 from partibus.server.data_directory.check import check_data
-from partibus.server.data_directory.directory import claim_data_directory
+from partibus.server.data_directory.directory import lock_data_directory
 from partibus.store.compaction import importing
 from partibus.store.record import Record
 from support.archives import unpack
@@ -74,7 +74,7 @@ def refuse_served(target: str) -> None:
     """As the start of a server, or of a node, asks."""
     if "://" not in target:
         with contextlib.ExitStack() as stack:
-            claim_data_directory(ServeSettings(data=Path(target)), stack)
+            lock_data_directory(ServeSettings(data=Path(target)), stack)
         return
     from partibus.control.postgres.catalog import PostgresCatalog
 
@@ -238,7 +238,7 @@ def test_only_an_empty_place_is_filled(
 
 def test_a_directory_that_is_served_is_not_copied(data: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
-        claim_data_directory(ServeSettings(data=data, stores=2), stack)
+        lock_data_directory(ServeSettings(data=data, stores=2), stack)
         with pytest.raises(StoreUnavailable, match="in use"):
             copied(data, tmp_path / "target")
 
