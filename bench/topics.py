@@ -18,7 +18,7 @@ from partibus.amqp.codec.sections import (
     encode_application_properties,
     encode_properties,
 )
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import (
     CorrelationFilter,
     FilterType,

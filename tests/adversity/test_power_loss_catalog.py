@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from adversity.power_loss import Operation, Sync, promises, rebuild
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError
 from support.file_trace import FileTrace
@@ -29,7 +29,7 @@ PROGRAM = """
 import json, os, random, sys
 from dataclasses import replace
 from pathlib import Path
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 
 root, seed, changes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -11,7 +11,7 @@ from partibus.atom.policies import read_policies, write_policies
 from partibus.atom.reading import read_entry
 from partibus.atom.resource import parse_resource, url_path
 from partibus.atom.rules import read_rule, write_rule
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import (
     CorrelationFilter,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.control.catalog import Catalog
-from partibus.control.policies import AccessPolicy
-from partibus.control.record import Change, ChangeKind, EntityRecord
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change, ChangeKind, EntityRecord
 from partibus.domain.entity import EntitySpec, QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import BusError
 from partibus.domain.rights import Rights

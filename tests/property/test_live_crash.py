@@ -13,8 +13,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.control.catalog import Catalog
-from partibus.control.record import Change, EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change, EntityRecord
 from partibus.domain.entity import QueueSpec
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (

@@ -13,10 +13,10 @@ from defusedxml.ElementTree import fromstring
 from partibus.atom.application import ManagementApplication
 from partibus.atom.counts import EntityCounts
 from partibus.client.cbs import sas_token
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
-from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
-from partibus.control.record import EntityRecord
+from partibus.control.access.access import AccessControl
+from partibus.control.access.policies import ROOT_POLICY_NAME, ensure_root_policy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.testing.clock import ManualClock
 from partibus.testing.local_namespace import LocalNamespace

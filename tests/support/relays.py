@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.forwarding.couriers import Couriers

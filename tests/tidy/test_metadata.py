@@ -18,7 +18,7 @@ OURS = {"partibus", "pyspark_servicebus"}
 # Where a package stands behind an extra, the extra that brings it, by folder or module.
 EXTRAS = {
     "src/partibus/bulk/": "flight",
-    "src/partibus/control/jwt_tokens.py": "jwt",
+    "src/partibus/control/access/jwt_tokens.py": "jwt",
     "src/partibus/control/postgres/": "postgres",
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",

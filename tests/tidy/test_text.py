@@ -23,6 +23,7 @@ PROCESS_WORDS = re.compile(
 )
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MODULE = re.compile(r"`[A-Za-z_][\w/]*\.py`")
 CITATION = re.compile(r"\b([A-Z]{3,4})-(\d+)\b")
 
 
@@ -52,6 +53,18 @@ def test_links_between_documents_lead_somewhere() -> None:
         if "://" not in target and not (path.parent / target).exists()
     ]
     assert not broken
+
+
+def test_modules_that_pages_on_the_internals_name_exist() -> None:
+    """Records of decisions speak of their time; the other pages of the present."""
+    modules = [name_of(path) for path in CODE]
+    pages = [path for path in DOCUMENTS if "docs/internals/" in name_of(path)]
+    gone = [
+        (name, module)
+        for name, module in found(MODULE, pages)
+        if not any(f"/{each}".endswith(f"/{module.strip('`')}") for each in modules)
+    ]
+    assert not gone
 
 
 def test_cited_rules_exist() -> None:

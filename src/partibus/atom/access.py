@@ -7,8 +7,8 @@ Everything here needs the right Manage. Called by the application and the operat
 from collections.abc import Mapping
 from typing import Final
 
-from partibus.control.access import AccessControl, Grant, require
-from partibus.control.sas import TokenRefused
+from partibus.control.access.access import AccessControl, Grant, require
+from partibus.control.access.sas import TokenRefused
 from partibus.domain.address import path_key, strip_authority
 from partibus.domain.clock import Clock
 from partibus.domain.entity import EntitySpec, TopicSpec

@@ -28,8 +28,8 @@ from partibus.atom.error_mapping import (
 from partibus.atom.operations import Operations
 from partibus.atom.reading import read_entry
 from partibus.atom.resource import LISTS, Resource, parse_resource
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
+from partibus.control.access.access import AccessControl
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.live import LiveNamespace
 from partibus.domain.address import entity_of_messages
 from partibus.domain.clock import Clock

@@ -14,8 +14,8 @@ from partibus.atom.documents import Caller, Entry, Page, entry_document, feed_do
 from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
 from partibus.atom.resource import Resource, ResourceKind, rule_path
 from partibus.atom.rules import write_rule
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.entity import EntityKind, RuleSpec, SubscriptionSpec, TopicSpec, rules_by_name

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
 from partibus.atom.documents import NEVER, Caller, moment
 from partibus.atom.markup import COUNTS, branch, leaf
 from partibus.atom.policies import write_policies
-from partibus.control.policies import AccessPolicy
-from partibus.control.record import EntityRecord
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import (
     FilterType,
     QueueSpec,

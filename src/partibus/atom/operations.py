@@ -19,9 +19,9 @@ from partibus.atom.policies import read_policies
 from partibus.atom.reading import Description
 from partibus.atom.resource import Resource, ResourceKind
 from partibus.atom.rules import DEFAULT_RULE, read_rule
-from partibus.control.catalog import Catalog
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.live import LiveNamespace
-from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     EntityKind,
     EntitySpec,

@@ -1,7 +1,7 @@
 """Access policies inside descriptions: authorization rules with their keys (SAS-1 to SAS-3).
 
-Owns the conversion between policies and `AuthorizationRules` elements. `control.policies` decides
-what is valid, and the catalog keeps them. Called by the operations.
+Owns the conversion between policies and `AuthorizationRules` elements. What is valid is decided by
+`control.access.policies`, and the catalog keeps them. Called by the operations.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Final
 
 from partibus.atom.markup import TYPE, branch, leaf
 from partibus.atom.reading import Description, shown
-from partibus.control.policies import AccessPolicy, check_policy, new_key
+from partibus.control.access.policies import AccessPolicy, check_policy, new_key
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.limits import Profile
 from partibus.domain.refusal import PropertyRefused

@@ -25,7 +25,7 @@ from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
 from partibus.cluster.rows import LANES, PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
 from partibus.cluster.transport import PeerListener
-from partibus.control.record import Placement
+from partibus.control.catalog.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.commands import Question

@@ -9,8 +9,8 @@ The server's implementation is `server.live`.
 from collections.abc import Mapping
 from typing import Protocol
 
-from partibus.control.policies import AccessPolicy, KeyName
-from partibus.control.record import EntityRecord
+from partibus.control.access.policies import AccessPolicy, KeyName
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import EntitySpec
 
 

@@ -7,7 +7,7 @@ that has nothing to carry waits for its outbox and costs nothing. The node calls
 
 from dataclasses import dataclass, field
 
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import TopicSpec
 from partibus.forwarding.courier import Courier
 from partibus.fragment.broker import Scheduler

@@ -9,7 +9,7 @@ key is right. Called by the connection and by `$cbs`.
 from typing import TYPE_CHECKING
 
 from partibus.amqp.sasl import parse_plain
-from partibus.control.sas import key_name
+from partibus.control.access.sas import key_name
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.notices import refused
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.link import Link
-from partibus.control.grant import Grant
+from partibus.control.access.grant import Grant
 from partibus.domain.address import path_key
 from partibus.domain.rights import names_of_rights
 from partibus.gateway.links.attach import LinkOwner

@@ -14,9 +14,9 @@ from typing import Final
 from partibus.amqp.conditions import CONNECTION_FORCED
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.settings import ConnectionSettings
-from partibus.control.access import AccessControl
+from partibus.control.access.access import AccessControl
+from partibus.control.catalog.record import Change, ChangeKind
 from partibus.control.live import LiveNamespace
-from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
 from partibus.domain.event_log import EVENT_LOG
 from partibus.domain.limits import Profile

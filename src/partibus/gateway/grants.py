@@ -7,7 +7,7 @@ work, and knows no links.
 
 from dataclasses import dataclass, field
 
-from partibus.control.access import AccessControl, Grant, require
+from partibus.control.access.access import AccessControl, Grant, require
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.rights import Rights
 

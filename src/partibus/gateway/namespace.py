@@ -8,8 +8,8 @@ links of an entity share one `Entity`, which follows its changes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from partibus.control.catalog import Catalog
-from partibus.control.record import Change, EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change, EntityRecord
 from partibus.domain.address import Address, parse_address
 from partibus.domain.entity import (
     EntityKind,

@@ -8,8 +8,8 @@ Called by the operations of the management node.
 from collections.abc import Callable
 from dataclasses import replace
 
+from partibus.control.catalog.record import EntityRecord
 from partibus.control.live import LiveNamespace
-from partibus.control.record import EntityRecord
 from partibus.domain.entity import RuleSpec, SubscriptionSpec
 from partibus.domain.errors import EntityNotFound
 from partibus.gateway.entity_orders import EntityOrders, OrderDone

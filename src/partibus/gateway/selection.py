@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from partibus.amqp.codec.decode import DecodeError
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import SubscriptionSpec
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import NewMessage, Overlay

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from partibus.control.access import require
+from partibus.control.access.access import require
 from partibus.domain.address import Address, parse_address
 from partibus.domain.entity import EntityKind
 from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation, Unauthorized

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from partibus.bulk.service import BulkService
 from partibus.bulk.staging import StagingService
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import require
+from partibus.control.access.access import require
 from partibus.control.placement import worker_of
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock

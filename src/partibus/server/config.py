@@ -53,11 +53,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from partibus.control.access.jwt_tokens import JwtSettings
 from partibus.control.declared.definitions import Definitions, load_definitions
 from partibus.control.declared.emulator_defaults import default_definitions
 from partibus.control.declared.fields import Section
 from partibus.control.declared.limits_config import with_limits
-from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.ops.logging import TEXT

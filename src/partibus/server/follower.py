@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.broker import Scheduler, Timer
 

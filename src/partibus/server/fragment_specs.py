@@ -7,8 +7,8 @@ when it changes.
 
 from dataclasses import replace
 
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import BusError
 from partibus.fragment.broker import Broker
 from partibus.ops.health_report import STUCK, UNREACHABLE, HealthReport, StoreHealth

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.control.live import LiveNamespace
-from partibus.control.record import EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import EntityKind, forwards

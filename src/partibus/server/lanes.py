@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.peers import Peers
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord, Placement
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord, Placement
 from partibus.domain.clock import Clock
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker

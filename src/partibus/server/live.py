@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from partibus.cluster.control_hub import ControlHub
-from partibus.control.catalog import Catalog
+from partibus.control.access.policies import AccessPolicy, KeyName, regenerate
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.control.placement import StoreLoads, UnknownLoads
-from partibus.control.policies import AccessPolicy, KeyName, regenerate
-from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntitySpec
 from partibus.domain.errors import CatalogBusy, EntityNotFound, OperationConflict, StoreUnavailable

@@ -18,13 +18,13 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.membership import Membership
 from partibus.cluster.peers import Peers
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_sealed import SealedCatalog
+from partibus.control.access.access import AccessControl
+from partibus.control.access.jwt_tokens import JwtVerifier
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change
+from partibus.control.catalog.sealed import SealedCatalog
 from partibus.control.declared.definitions import Definitions
-from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
-from partibus.control.record import Change
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers

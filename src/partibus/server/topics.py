@@ -7,8 +7,8 @@ node reports and must never touch messages. Called only by the node.
 
 from collections.abc import Callable, Iterable
 
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntityKind
 from partibus.fragment.machine import Machine

@@ -6,7 +6,7 @@ before the first process starts.
 
 from dataclasses import replace
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.address import subscription_path
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.simulation.plan import Plan

@@ -15,9 +15,9 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.membership import Membership
 from partibus.cluster.peers import Peers
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.access.access import AccessControl
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from partibus.control.catalog import Catalog
-from partibus.control.policies import ensure_root_policy
+from partibus.control.access.policies import ensure_root_policy
+from partibus.control.catalog.catalog import Catalog
 from partibus.fragment.commands import Command
 from partibus.simulation.clients.client import ClientEnvironment, SimulatedClient
 from partibus.simulation.clients.draining import Drain

@@ -12,10 +12,10 @@ from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.control.access import AccessControl
-from partibus.control.catalog import Catalog
-from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
-from partibus.control.record import Change, EntityRecord
+from partibus.control.access.access import AccessControl
+from partibus.control.access.policies import ROOT_POLICY_NAME, ensure_root_policy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change, EntityRecord
 from partibus.domain.address import subscription_path
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.limits import SELFHOST, Profile

@@ -5,9 +5,9 @@ Owns a `LiveNamespace` that uses only the catalog, whose change feed reaches all
 
 from collections.abc import Mapping
 
-from partibus.control.catalog import Catalog
-from partibus.control.policies import AccessPolicy, KeyName, regenerate
-from partibus.control.record import EntityRecord
+from partibus.control.access.policies import AccessPolicy, KeyName, regenerate
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import EntitySpec
 from partibus.domain.errors import EntityNotFound
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from fuzz.target import Target
 from partibus.client.cbs import sas_token
-from partibus.control import sas
+from partibus.control.access import sas
+from partibus.control.access.jwt_tokens import JwtSettings, JwtVerifier
 from partibus.control.declared.definitions import Definitions, parse_toml
 from partibus.control.declared.emulator_config import parse_emulator_config
 from partibus.control.declared.limits_config import with_limits
-from partibus.control.jwt_tokens import JwtSettings, JwtVerifier
 from partibus.domain.address import parse_address, path_key, resource_path
 from partibus.domain.duration import format_duration, format_span_us, parse_duration, parse_span_us
 from partibus.domain.errors import BusError

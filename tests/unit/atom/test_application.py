@@ -5,7 +5,7 @@ import pytest
 from partibus.atom.application import is_management
 from partibus.atom.counts import EntityCounts
 from partibus.atom.documents import Caller
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
 from partibus.domain.entity import FilterType, QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.limits import EMULATOR, PREMIUM, STANDARD
 from partibus.domain.rights import ALL_RIGHTS, Rights

@@ -4,8 +4,8 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from partibus.atom.error_mapping import fault_document, sub_code
-from partibus.control.quotas import TopicFull
-from partibus.control.sas import EXPIRED_TOKEN, TokenRefused
+from partibus.control.access.sas import EXPIRED_TOKEN, TokenRefused
+from partibus.control.catalog.quotas import TopicFull
 from partibus.domain.errors import (
     BusError,
     EntityExists,

@@ -8,7 +8,7 @@ from partibus.cli.contexts import Context, Contexts, contexts_file, load_context
 from partibus.cli.failures import CommandFailed
 from partibus.cli.place import find_place
 from partibus.cli.remote import authorization
-from partibus.control.sas import parse_token, verify
+from partibus.control.access.sas import parse_token, verify
 from partibus.server.failure import EXIT_NOT_FOUND, EXIT_USAGE
 
 KEYED = "Endpoint=sb://bus:7000;SharedAccessKeyName=Root;SharedAccessKey=ab=+/;"

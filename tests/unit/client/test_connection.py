@@ -25,7 +25,7 @@ from partibus.client.cbs import CBS, ask_for_claim, sas_token
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
 from partibus.client.requests import open_request_links
-from partibus.control.sas import parse_token, verify
+from partibus.control.access.sas import parse_token, verify
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -12,7 +12,7 @@ from partibus.cluster import peers as peers_module
 from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.membership import Membership
 from partibus.cluster.peers import Peers
-from partibus.control.record import Placement
+from partibus.control.catalog.record import Placement
 from partibus.domain.errors import (
     BusError,
     NotImplementedHere,

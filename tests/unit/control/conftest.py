@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control import catalog
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_rows import CatalogRows
-from partibus.control.catalog_sealed import SealedCatalog
+from partibus.control.catalog import catalog
+from partibus.control.catalog.database import CatalogDatabase
+from partibus.control.catalog.rows import CatalogRows
+from partibus.control.catalog.sealed import SealedCatalog
 from support.postgres import temporary_database
 
 BOTH = {"test_catalog", "test_refresh", "test_partitions", "test_policies", "test_apply"}

@@ -16,7 +16,7 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.client.cbs import sas_token
-from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME
+from partibus.control.access.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME
 from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import plain

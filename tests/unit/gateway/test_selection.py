@@ -23,7 +23,7 @@ from partibus.amqp.codec.types import (
     UByte,
     UInt,
 )
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import EntityKind, FilterType, RuleSpec, SubscriptionSpec
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import Held

@@ -7,7 +7,7 @@ import pytest
 
 from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp, UByte
 from partibus.amqp.events import DetachReceived
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
 from partibus.domain.entity import (
     CorrelationFilter,
     FilterType,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.placement import FRAGMENT_BYTES
-from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import (
     CatalogBusy,

@@ -13,7 +13,7 @@ from partibus.cli.entities.namespace_file import toml_text
 from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
 from partibus.client.atom import AtomClient
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.definitions import parse_toml
 from partibus.domain.address import path_key, subscription_path

@@ -40,7 +40,7 @@ def check(
         partibus config check namespace.toml
     """
     from partibus.cli.failures import reported_offline
-    from partibus.control.catalog import Catalog
+    from partibus.control.catalog.catalog import Catalog
     from partibus.control.declared.apply import apply_definitions
     from partibus.server.config import resolve_configuration
 

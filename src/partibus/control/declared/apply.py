@@ -7,12 +7,12 @@ and path of the declaration. Called by the server at its start.
 
 from dataclasses import replace
 
-from partibus.control.catalog import Catalog
+from partibus.control.access.policies import AccessPolicy, new_key
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.quotas import check_forwarding
+from partibus.control.catalog.record import Change, ChangeKind, EntityRecord
 from partibus.control.declared.definitions import Definitions, EntityDefinition, PolicyDefinition
 from partibus.control.declared.source import DefinitionSource
-from partibus.control.policies import AccessPolicy, new_key
-from partibus.control.quotas import check_forwarding
-from partibus.control.record import Change, ChangeKind, EntityRecord
 from partibus.domain.admission import admit_rule
 from partibus.domain.entity import EntitySpec, SubscriptionSpec
 from partibus.domain.errors import BusError

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
+from partibus.control.access.jwt_tokens import JwtSettings
+from partibus.control.access.policies import ROOT_POLICY_NAME
 from partibus.control.declared import fields
 from partibus.control.declared.fields import Section, Table
 from partibus.control.declared.jwt_config import read_jwt
 from partibus.control.declared.source import DefinitionSource, read_text
-from partibus.control.jwt_tokens import JwtSettings
-from partibus.control.policies import ROOT_POLICY_NAME
 from partibus.domain.address import path_key, subscription_path
 from partibus.domain.entity import (
     CorrelationFilter,

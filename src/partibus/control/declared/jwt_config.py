@@ -1,13 +1,13 @@
 """The table [jwt] of a definitions file: which JSON web tokens the server accepts.
 
 Owns the keys of that table and their valid values. It must never read a key file or check a token,
-which is the work of `control.jwt_tokens`. Called where a definitions file is read.
+which is the work of `control.access.jwt_tokens`. Called where a definitions file is read.
 """
 
 from typing import Final
 
+from partibus.control.access.jwt_tokens import HMAC_ALGORITHMS, SIGNATURE_ALGORITHMS, JwtSettings
 from partibus.control.declared.fields import Section
-from partibus.control.jwt_tokens import HMAC_ALGORITHMS, SIGNATURE_ALGORITHMS, JwtSettings
 from partibus.domain.errors import ArgumentError
 from partibus.domain.rights import rights_from_names
 

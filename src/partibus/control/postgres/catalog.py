@@ -1,6 +1,6 @@
 """The rows of a cluster's catalog in PostgreSQL: entities, their fragments, policies, the feed.
 
-Owns what differs from SQLite; `control.catalog_rows` has the rest, and to the catalog, the only
+Owns what differs from SQLite; `control.catalog.rows` has the rest, and to the catalog, the only
 caller, both look the same. Any node may write: it waits for its turn, then sees everything
 that others have written. Every change gets the next number in the log, without gaps, because it is
 assigned in that turn.
@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, LiteralString
 
-from partibus.control.catalog_rows import CatalogRows
-from partibus.control.change_log import CHANGES_KEPT, ChangeRows, Row
+from partibus.control.catalog.change_log import CHANGES_KEPT, ChangeRows, Row
+from partibus.control.catalog.rows import CatalogRows
 from partibus.control.postgres.catalog_identity import PostgresCatalogIdentity
 from partibus.control.postgres.catalog_link import CatalogLink
 from partibus.control.postgres.feed import CatalogFeed

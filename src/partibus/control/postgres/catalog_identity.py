@@ -1,6 +1,6 @@
 """The namespace of a cluster's catalog, its lanes, and the fragments being deleted.
 
-Owns what differs from `control.catalog_identity` in PostgreSQL. A lane records the namespace that
+Owns what differs from `control.catalog.identity` in PostgreSQL. A lane records the namespace that
 it belongs to, so one of another cluster is recognised. A new generation wakes the followers when
 its transaction ends. Called through the catalog.
 """
@@ -8,7 +8,7 @@ its transaction ends. Called through the catalog.
 from collections.abc import Iterable
 from typing import Final, LiteralString
 
-from partibus.control.catalog_identity import IdentityRows
+from partibus.control.catalog.identity import IdentityRows
 from partibus.control.postgres.catalog_link import CatalogLink
 
 ENTITY_IDS: Final = "partibus_cluster.entity_entity_id_seq"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from partibus.amqp.link import Link
-from partibus.control.record import Change, ChangeKind, EntityRecord
+from partibus.control.catalog.record import Change, ChangeKind, EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.gateway.jms.temporary import TemporaryLink

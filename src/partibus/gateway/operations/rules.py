@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Described, Int, Timestamp, ULong
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import (
     CorrelationFilter,
     FilterType,

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from partibus.control.catalog_copy import COPYING, mark_copying, refuse_half_copied
-from partibus.control.catalog_rows import CatalogRows
+from partibus.control.catalog.copying import COPYING, mark_copying, refuse_half_copied
+from partibus.control.catalog.rows import CatalogRows
 from partibus.control.postgres import lane_seen
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.lease_rows import LeaseRows, add_lanes, look

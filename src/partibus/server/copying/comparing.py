@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from partibus.control.catalog_copy import COPYING
-from partibus.control.catalog_identity import GENERATION
-from partibus.control.catalog_rows import COLUMNS as TABLES
-from partibus.control.catalog_rows import CatalogRows
+from partibus.control.catalog.copying import COPYING
+from partibus.control.catalog.identity import GENERATION
+from partibus.control.catalog.rows import COLUMNS as TABLES
+from partibus.control.catalog.rows import CatalogRows
 from partibus.fragment.feature import (
     CLAIMS_SECTION,
     CURSORS_SECTION,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_copy import copy_catalog
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.copying import copy_catalog
 from partibus.domain.errors import ConfigError
 from partibus.fragment.state import State
 from partibus.server.copying.comparing import (

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_rows import CatalogRows
+from partibus.control.catalog.database import CatalogDatabase
+from partibus.control.catalog.rows import CatalogRows
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import make_private_directory, sync_directory, write_private
 from partibus.server.config import ServeSettings

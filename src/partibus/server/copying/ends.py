@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from partibus.control.catalog_rows import CatalogRows
+from partibus.control.catalog.rows import CatalogRows
 from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
 from partibus.server.copying.lane_reading import LaneReading

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.fragment.records import DROPPED

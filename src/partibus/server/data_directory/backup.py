@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from partibus.backup.making import Description, SourceFile
 from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE, new_backup_id
 from partibus.backup.repository import CHUNK_BYTES
-from partibus.control.catalog_image import catalog_image
+from partibus.control.catalog.image import catalog_image
 from partibus.domain.errors import ConfigError
 from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
 from partibus.fragment.upkeep.store_marks import StoreMarks

@@ -11,16 +11,16 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_sealed import SealedCatalog
-from partibus.control.declared.apply import apply_definitions
-from partibus.control.declared.definitions import Definitions
-from partibus.control.policies import (
+from partibus.control.access.policies import (
     DEVELOPMENT_KEY,
     ROOT_POLICY_NAME,
     AccessPolicy,
     ensure_root_policy,
 )
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.sealed import SealedCatalog
+from partibus.control.declared.apply import apply_definitions
+from partibus.control.declared.definitions import Definitions
 from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME

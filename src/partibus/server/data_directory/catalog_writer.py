@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 
 _Result = TypeVar("_Result")
 

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.recovering import rebuild
 from partibus.fragment.upkeep.removal import all_bodies

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.cluster.membership import Membership
-from partibus.control.catalog_sealed import SealedCatalog, is_sealed, working_directory
+from partibus.control.catalog.sealed import SealedCatalog, is_sealed, working_directory
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.sealing import keys
 from partibus.server.config import ServeSettings

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_sealed import SealedCatalog, working_directory
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.database import CatalogDatabase
+from partibus.control.catalog.sealed import SealedCatalog, working_directory
 from partibus.domain.errors import BusError, ConfigError
 from partibus.fragment.upkeep.recovering import Rebuilt, rebuild
 from partibus.fragment.upkeep.removal import all_bodies

@@ -17,7 +17,7 @@ from typing import Final
 from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE, Manifest
 from partibus.backup.repository import Advance, Repository, write_file
 from partibus.backup.verifying import verify
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import make_private_directory, sync_directory, write_private
 from partibus.server.config import ServeSettings

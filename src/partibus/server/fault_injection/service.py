@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection import requests

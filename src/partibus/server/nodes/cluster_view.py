@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.ownership import LEASE_MS
 from partibus.domain.errors import BusError
 from partibus.server.operators.inspection import is_available, store_fields

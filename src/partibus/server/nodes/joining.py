@@ -9,8 +9,8 @@ from functools import partial
 
 from partibus import __version__
 from partibus.cluster.node_group import NodeGroup
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_copy import refuse_half_copied
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.copying import refuse_half_copied
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.feed import CatalogFeed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from partibus.cluster.node_group import NodeGroup
 from partibus.cluster.peers import Peers
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.ownership import Ownership
 from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.broker import Broker

@@ -15,7 +15,7 @@ from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.moving import MovingFragment
 from partibus.cluster.peers import Peers
 from partibus.cluster.remote import FarBroker, RemoteFragment, nobody
-from partibus.control.record import EntityRecord, Placement
+from partibus.control.catalog.record import EntityRecord, Placement
 from partibus.domain.errors import BusError
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.handle import Fragment, LocalFragment

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from partibus import __version__
 from partibus.atom.counts import EntityCounts
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.access import Grant, require
-from partibus.control.catalog import Catalog
+from partibus.control.access.access import Grant, require
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.control.declared.describe import describe
 from partibus.control.live import LiveNamespace
-from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.entity import (

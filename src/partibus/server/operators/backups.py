@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from partibus.backup.manifest import new_backup_id
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog_image import CatalogImage, catalog_image
-from partibus.control.catalog_sealed import SealedCatalog
+from partibus.control.catalog.image import CatalogImage, catalog_image
+from partibus.control.catalog.sealed import SealedCatalog
 from partibus.domain.clock import Clock
 from partibus.domain.errors import (
     ArgumentError,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.errors import ArgumentError
 
 TOP_MAX: Final = 500

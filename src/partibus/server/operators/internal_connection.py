@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from partibus.client.bus import Bus
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import ConnectionString
-from partibus.control.access import BEARER
+from partibus.control.access.access import BEARER
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.gateway import Gateway
 

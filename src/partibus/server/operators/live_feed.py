@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.errors import BusError
 from partibus.domain.observing_cost import observing
 from partibus.server.operators.inspection import SILENT_STORE, is_available

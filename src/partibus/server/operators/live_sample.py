@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import EntityKind
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine

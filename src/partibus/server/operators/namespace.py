@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from partibus.cluster.control_hub import Payload
-from partibus.control.catalog import Catalog
+from partibus.control.access.policies import AccessPolicy, KeyName, new_key
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.control.declared.describe import describe
 from partibus.control.declared.properties import changed_spec, new_spec
 from partibus.control.live import LiveNamespace
-from partibus.control.policies import AccessPolicy, KeyName, new_key
-from partibus.control.record import EntityRecord
 from partibus.domain.errors import ArgumentError
 from partibus.domain.rights import names_of_rights, rights_from_names
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from partibus.bulk.answers import Answer
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.errors import EntityNotFound
 from partibus.fragment.claims.commands import ReleaseClaim
 from partibus.fragment.cursors.commands import DropCursor

@@ -6,8 +6,8 @@ which subscriptions it reaches and why. Called by the administration.
 
 from partibus.client.messages.json_form import message_from_json
 from partibus.cluster.control_hub import Payload
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import path_key, subscription_path
 from partibus.domain.entity import EntityKind, SubscriptionSpec
 from partibus.domain.errors import InvalidOperation

@@ -7,7 +7,7 @@ once, by the node.
 from collections.abc import Mapping
 
 from partibus.cluster.control_hub import ControlHub
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway

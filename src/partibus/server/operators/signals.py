@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.error_counts import error_counts
 from partibus.domain.histogram import Histogram
 from partibus.domain.observing_cost import OBSERVING

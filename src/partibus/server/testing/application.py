@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partibus.atom.application import with_management
-from partibus.control.sas import TOKEN_PREFIX, key_name
+from partibus.control.access.sas import TOKEN_PREFIX, key_name
 from partibus.ops.health import operations_application
 
 if TYPE_CHECKING:

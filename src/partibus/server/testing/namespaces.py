@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from partibus.cluster.control_hub import Payload
-from partibus.control.policies import ROOT_POLICY_NAME, AccessPolicy, new_key
+from partibus.control.access.policies import ROOT_POLICY_NAME, AccessPolicy, new_key
 from partibus.domain.errors import (
     ArgumentError,
     EntityExists,

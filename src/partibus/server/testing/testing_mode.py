@@ -7,7 +7,7 @@ never be on a server that people rely on. Called by `server.config` and the node
 
 from typing import TYPE_CHECKING, Final
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.definitions import Definitions
 from partibus.control.live import LiveNamespace

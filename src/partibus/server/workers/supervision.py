@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.cluster.membership import Membership
-from partibus.control.catalog_sealed import SealedCatalog
+from partibus.control.catalog.sealed import SealedCatalog
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError
 from partibus.listener.accept import reserve

@@ -19,7 +19,7 @@ from partibus.client.links import LinkOwner, ReceivedMessage, Receiver
 from partibus.client.management import Management
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import open_request_links
-from partibus.control.policies import ROOT_POLICY_NAME
+from partibus.control.access.policies import ROOT_POLICY_NAME
 from partibus.fragment.commands import Command
 from partibus.simulation.ledger import Copy, Ledger, Letter
 from partibus.simulation.net import Net

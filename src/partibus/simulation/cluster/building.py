@@ -7,7 +7,7 @@ needs the driver of PostgreSQL, whose errors the stores use.
 from functools import partial
 from typing import Any
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.simulation.cluster.checking import check_writers, unserved
 from partibus.simulation.cluster.faults import ClusterInjector
 from partibus.simulation.cluster.node import Cluster, SimulatedNode

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.definitions import parse_toml
 from partibus.domain.entity import QueueSpec, RuleSpec, SubscriptionSpec

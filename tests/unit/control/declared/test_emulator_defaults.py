@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.emulator_defaults import default_definitions
 from partibus.domain.entity import (

@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from partibus.control import policies
-from partibus.control.catalog import LOCK_PREFIX, PARTITIONS, Catalog
-from partibus.control.catalog_copy import copy_catalog
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.policies import AccessPolicy, ensure_root_policy
+from partibus.control.access import policies
+from partibus.control.access.policies import AccessPolicy, ensure_root_policy
+from partibus.control.catalog.catalog import LOCK_PREFIX, PARTITIONS, Catalog
+from partibus.control.catalog.copying import copy_catalog
+from partibus.control.catalog.database import CatalogDatabase
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.catalog_link import CATALOG_LOCK
 from partibus.control.postgres.feed import CatalogFeed

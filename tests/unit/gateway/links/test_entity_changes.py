@@ -11,7 +11,7 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.link import Link
-from partibus.control.policies import (
+from partibus.control.access.policies import (
     DEVELOPMENT_KEY,
     ROOT_POLICY_NAME,
     AccessPolicy,

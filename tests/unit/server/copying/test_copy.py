@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from partibus.control.catalog_copy import refuse_half_copied
+from partibus.control.catalog.copying import refuse_half_copied
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import (
     ArgumentError,
@@ -197,7 +197,7 @@ def test_a_body_that_differs_is_named(
 def test_other_changes_are_found(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     copied(data, target)
-    from partibus.control.catalog import Catalog
+    from partibus.control.catalog.catalog import Catalog
     from partibus.domain.entity import QueueSpec
 
     with contextlib.closing(Catalog(target / "catalog.db", stores=2)) as catalog:

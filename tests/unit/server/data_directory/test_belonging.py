@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.upkeep.store_marks import StoreMarks

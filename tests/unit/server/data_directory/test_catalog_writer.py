@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog, Change
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityExists
 from partibus.domain.rights import Rights

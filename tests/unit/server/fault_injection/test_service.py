@@ -3,7 +3,7 @@
 import pytest
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings

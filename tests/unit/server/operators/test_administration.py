@@ -7,7 +7,7 @@ import pytest
 
 from partibus.client.cbs import sas_token
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, AccessPolicy
+from partibus.control.access.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, AccessPolicy
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
@@ -204,7 +204,7 @@ def test_a_token_that_was_valid_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     bench = Bench()
     token = bench.token()
     bench.node.authorize(token, PATH)
-    monkeypatch.delattr("partibus.control.sas.parse_token")
+    monkeypatch.delattr("partibus.control.access.sas.parse_token")
     assert bench.node.authorize(token, PATH) == ROOT_POLICY_NAME
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import EntityKind, EntityStatus, QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, QuotaExceeded
 from partibus.domain.limits import SELFHOST

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import ConfigError
 from partibus.server.config import Configuration, resolve_configuration
 from partibus.server.workers import supervision

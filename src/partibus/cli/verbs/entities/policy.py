@@ -218,8 +218,8 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
 
 def _policies_in(data: Path, entity: str, keys: Keys) -> list[Policy]:
     """The same from a data directory: for a server whose key nobody knows any more."""
-    from partibus.control.catalog_database import read_policies
-    from partibus.control.catalog_sealed import SealedCatalog
+    from partibus.control.catalog.database import read_policies
+    from partibus.control.catalog.sealed import SealedCatalog
     from partibus.domain.address import path_key
     from partibus.domain.rights import names_of_rights
     from partibus.server.config import ServeSettings

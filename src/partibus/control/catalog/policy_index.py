@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
 
 _NONE: Final[Mapping[str, AccessPolicy]] = MappingProxyType({})
 

@@ -7,8 +7,8 @@ reads records and must never change anything. Called by the catalog before it wr
 
 from dataclasses import replace
 
-from partibus.control.entity_index import EntityIndex
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.entity_index import EntityIndex
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import parse_address, subscription_path
 from partibus.domain.admission import admit, refuse_immutable_change
 from partibus.domain.entity import EntitySpec, SubscriptionSpec, TopicSpec

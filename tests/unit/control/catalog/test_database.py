@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_database import SCHEMA_VERSION
-from partibus.control.catalog_digest import teach
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.database import SCHEMA_VERSION
+from partibus.control.catalog.digest import teach
 from partibus.domain.entity import FilterType, QueueSpec, RuleSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import ConfigError
 from partibus.domain.property_value import PropertyValue, TimeValue

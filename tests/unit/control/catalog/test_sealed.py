@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_sealed import SealedCatalog, is_sealed, working_directory
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.sealed import SealedCatalog, is_sealed, working_directory
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.sealing.seal import Sealer
@@ -54,7 +54,7 @@ def test_a_change_that_cannot_be_kept_did_not_happen(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("partibus.control.catalog_sealed.write_private", full)
+    monkeypatch.setattr("partibus.control.catalog.sealed.write_private", full)
     with pytest.raises(StoreUnavailable, match="No space left"):
         catalog.create("second", QueueSpec())
     monkeypatch.undo()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog, Change, ChangeKind
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.record import Change, ChangeKind
 from partibus.domain.entity import (
     CorrelationFilter,
     EntityKind,

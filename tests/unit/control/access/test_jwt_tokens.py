@@ -11,12 +11,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from partibus.control import sas
-from partibus.control.access import AccessControl, require
-from partibus.control.catalog import Catalog
+from partibus.control.access import sas
+from partibus.control.access.access import AccessControl, require
+from partibus.control.access.jwt_tokens import JwtSettings, JwtVerifier
+from partibus.control.access.sas import TokenRefused
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.definitions import parse_toml
-from partibus.control.jwt_tokens import JwtSettings, JwtVerifier
-from partibus.control.sas import TokenRefused
 from partibus.domain.errors import ConfigError, Unauthorized
 from partibus.domain.rights import ALL_RIGHTS, Rights
 

@@ -7,8 +7,8 @@ deleted and created again under the same name is two changes. Pure; called by th
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from partibus.control.policies import AccessPolicy
-from partibus.control.record import Change, ChangeKind, EntityRecord
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.record import Change, ChangeKind, EntityRecord
 
 Policies = Mapping[str, Mapping[str, AccessPolicy]]
 

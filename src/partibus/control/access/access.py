@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from partibus.control import sas
-from partibus.control.catalog import Catalog
-from partibus.control.grant import Grant, require
-from partibus.control.jwt_tokens import JwtVerifier
-from partibus.control.policies import AccessPolicy
-from partibus.control.sas import SasToken, TokenRefused
+from partibus.control.access import sas
+from partibus.control.access.grant import Grant, require
+from partibus.control.access.jwt_tokens import JwtVerifier
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.access.sas import SasToken, TokenRefused
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.address import covers, entity_of_messages, path_key, resource_path
 from partibus.domain.errors import Unauthorized
 

@@ -8,8 +8,8 @@ writes.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from partibus.control.entity_index import EntityIndex
-from partibus.control.record import Change, EntityRecord
+from partibus.control.catalog.entity_index import EntityIndex
+from partibus.control.catalog.record import Change, EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import (
     EntityKind,

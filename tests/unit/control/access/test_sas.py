@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.client.cbs import sas_token
-from partibus.control.sas import MALFORMED_TOKEN, TokenRefused, key_name, parse_token, verify
+from partibus.control.access.sas import MALFORMED_TOKEN, TokenRefused, key_name, parse_token, verify
 from partibus.domain.errors import Unauthorized
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from partibus.control.catalog_identity import CatalogIdentity
+from partibus.control.catalog.identity import CatalogIdentity
 from partibus.domain.errors import StoreUnavailable
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
+from partibus.control.catalog.catalog import Catalog
 from partibus.control.declared.definitions import parse_toml
 from partibus.domain.entity import QueueSpec, TopicSpec, message_bytes_max
 from partibus.domain.errors import ConfigError

@@ -7,7 +7,7 @@ on the number of entities. It must never decide anything; only the catalog write
 
 from collections.abc import Collection, Iterable, Mapping
 
-from partibus.control.record import EntityRecord
+from partibus.control.catalog.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import SubscriptionSpec
 

@@ -3,11 +3,11 @@
 import pytest
 
 from partibus.client.cbs import sas_token
-from partibus.control import sas
-from partibus.control.access import AccessControl, Grant, require
-from partibus.control.catalog import Catalog
-from partibus.control.policies import AccessPolicy
-from partibus.control.sas import TokenRefused
+from partibus.control.access import sas
+from partibus.control.access.access import AccessControl, Grant, require
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.access.sas import TokenRefused
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import ALL_RIGHTS, Rights

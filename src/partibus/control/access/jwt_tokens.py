@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from partibus.control import sas
-from partibus.control.grant import Grant
-from partibus.control.sas import TokenRefused
+from partibus.control.access import sas
+from partibus.control.access.grant import Grant
+from partibus.control.access.sas import TokenRefused
 from partibus.domain.errors import ConfigError
 from partibus.domain.rights import Rights, rights_from_names
 

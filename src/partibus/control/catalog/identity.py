@@ -4,7 +4,7 @@ Owns the namespace id (random, made with the catalog), the generation (one more 
 the namespace, which stores record, so that an older catalog is recognised), the stores in use, and
 the tombstones: fragments whose entity was deleted and whose store has not confirmed it yet. The
 server compares these with what the stores record about themselves. The statements are those of
-both databases (`catalog_rows`); a subclass has what differs. Called by the catalog and,
+both databases (`rows`); a subclass has what differs. Called by the catalog and,
 through it, by the start of the server and the offline verbs.
 """
 
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from partibus.control.change_log import Run
+from partibus.control.catalog.change_log import Run
 
 NAMESPACE_BYTES: Final = 16
 NAMESPACE: Final = "namespace"

@@ -14,7 +14,7 @@ from partibus.domain.limits import POLICY_NAME_LENGTH_MAX
 from partibus.domain.rights import ALL_RIGHTS, Rights
 
 if TYPE_CHECKING:
-    from partibus.control.catalog import Catalog
+    from partibus.control.catalog.catalog import Catalog
 
 ROOT_POLICY_NAME: Final = "RootManageSharedAccessKey"  # SAS-4
 # The vendor's emulator publishes this key, so it is no secret: loopback only (EMU-7).

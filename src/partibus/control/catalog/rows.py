@@ -1,6 +1,6 @@
 """The rows of the catalog in either database: entities, their fragments, and policies.
 
-Owns the statements that SQLite (`catalog_database`) and PostgreSQL (`control.postgres`) share, and
+Owns the statements that SQLite (`database`) and PostgreSQL (`control.postgres`) share, and
 the conversion between a row's text and its meaning. Must never check what is allowed, or notify
 anyone: `control.catalog` does both and is the only caller.
 """
@@ -13,9 +13,9 @@ from typing import Final, LiteralString
 
 import msgspec
 
-from partibus.control.catalog_identity import IdentityRows
-from partibus.control.change_log import ChangeRows, Row, Run
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.change_log import ChangeRows, Row, Run
+from partibus.control.catalog.identity import IdentityRows
 from partibus.domain.entity import (
     EntityKind,
     EntitySpec,

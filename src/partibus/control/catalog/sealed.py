@@ -3,7 +3,7 @@
 Owns how both are kept in step. SQLite works on a copy in an in-memory file system; every
 transaction writes the whole image, sealed, before it commits there, so that what was confirmed is
 durable. Several processes share the copy, and a lock serialises their writes. Used by
-`catalog_database`; made by the server's start and the offline verbs.
+`database`; made by the server's start and the offline verbs.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from partibus.control.catalog_image import catalog_image
+from partibus.control.catalog.image import catalog_image
 from partibus.domain.errors import ConfigError, StoreCorrupt, StoreUnavailable
 from partibus.files.private import open_private, write_private
 from partibus.sealing.seal import Sealer, Unreadable

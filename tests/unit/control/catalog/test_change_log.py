@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from partibus.control import catalog_database, change_log
-from partibus.control.catalog import Catalog, Change
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_digest import teach
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog import change_log, database
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.database import CatalogDatabase
+from partibus.control.catalog.digest import teach
+from partibus.control.catalog.record import Change
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import EntityExists, EntityNotFound, StoreCorrupt
 from partibus.domain.limits import STANDARD
@@ -224,9 +225,9 @@ def test_the_log_is_under_a_checksum_when_old_rows_have_gone(
 
 def _of_a_release_without_log(file: Path) -> None:
     connection = sqlite3.connect(file, isolation_level=None)
-    connection.executescript(catalog_database._SCHEMA)
-    connection.execute(f"PRAGMA application_id = {catalog_database._APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {catalog_database.UNSEALED_VERSION}")
+    connection.executescript(database._SCHEMA)
+    connection.execute(f"PRAGMA application_id = {database._APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {database.UNSEALED_VERSION}")
     connection.close()
 
 

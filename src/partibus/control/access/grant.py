@@ -1,7 +1,7 @@
 """What a credential grants: rights over a scope, for a time.
 
 Owns the form of a grant and the check whether one allows a right. It must never look at a
-credential: `control.access` and `control.jwt_tokens` make grants, connections keep them.
+credential: `access` and `jwt_tokens` make grants, connections keep them.
 """
 
 from collections.abc import Iterable

@@ -8,7 +8,7 @@ instead. A catalog that is marked as an incomplete copy is not served. Called by
 
 from typing import Final
 
-from partibus.control.catalog_rows import COLUMNS, CatalogRows
+from partibus.control.catalog.rows import COLUMNS, CatalogRows
 from partibus.domain.errors import ConfigError
 
 COPYING: Final = "copying"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from partibus.control.catalog import Catalog
-from partibus.control.catalog_digest import teach
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog.catalog import Catalog
+from partibus.control.catalog.digest import teach
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.domain.rights import ALL_RIGHTS

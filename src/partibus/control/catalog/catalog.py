@@ -14,19 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from partibus.control.admitting import admit_new, admit_update
-from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_identity import IdentityRows
-from partibus.control.catalog_rows import CatalogRows
-from partibus.control.catalog_sealed import SealedCatalog
-from partibus.control.change_log import NewChanges
-from partibus.control.differences import differences, policy_differences
-from partibus.control.entity_index import EntityIndex
+from partibus.control.access.policies import AccessPolicy, check_policy
+from partibus.control.catalog.admitting import admit_new, admit_update
+from partibus.control.catalog.change_log import NewChanges
+from partibus.control.catalog.database import CatalogDatabase
+from partibus.control.catalog.differences import differences, policy_differences
+from partibus.control.catalog.entity_index import EntityIndex
+from partibus.control.catalog.identity import IdentityRows
+from partibus.control.catalog.policy_index import PolicyIndex
+from partibus.control.catalog.quotas import check_filters, check_forwarding, check_room
+from partibus.control.catalog.record import (
+    Change,
+    ChangeKind,
+    ChangeListener,
+    EntityRecord,
+    Placement,
+)
+from partibus.control.catalog.rows import CatalogRows
+from partibus.control.catalog.sealed import SealedCatalog
 from partibus.control.placement import StoreLoads, UnknownLoads, choose_stores
-from partibus.control.policies import AccessPolicy, check_policy
-from partibus.control.policy_index import PolicyIndex
-from partibus.control.quotas import check_filters, check_forwarding, check_room
-from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.admission import admit
 from partibus.domain.clock import Clock, SystemClock
@@ -47,8 +53,6 @@ PARTITIONS: Final = "partitions"
 """The setting that fixes the number of partitions of every entity."""
 
 _log: Final = logging.getLogger(__name__)
-
-__all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
 
 
 class Catalog:

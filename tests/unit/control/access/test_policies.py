@@ -4,8 +4,7 @@ import base64
 
 import pytest
 
-from partibus.control.catalog import Catalog
-from partibus.control.policies import (
+from partibus.control.access.policies import (
     DEVELOPMENT_KEY,
     ROOT_POLICY_NAME,
     AccessPolicy,
@@ -13,6 +12,7 @@ from partibus.control.policies import (
     ensure_root_policy,
     new_key,
 )
+from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import ArgumentError
 from partibus.domain.rights import ALL_RIGHTS, Rights
 

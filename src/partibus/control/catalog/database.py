@@ -1,9 +1,9 @@
 """The catalog's rows in SQLite.
 
-Owns the schema, its version, and the file; `catalog_rows` has the statements. Writes are durable
+Owns the schema, its version, and the file; `rows` has the statements. Writes are durable
 when a transaction ends (write-ahead log, synchronous=FULL), and then also in the main file, since
 SQLite mistakes a damaged log for a shorter one. Everything is verified when it is read at the
-opening (`catalog_digest`). The file contains keys, so only its owner can read it.
+opening (`digest`). The file contains keys, so only its owner can read it.
 """
 
 import logging
@@ -13,13 +13,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, LiteralString
 
-from partibus.control import catalog_digest, catalog_identity, change_log
-from partibus.control.catalog_digest import CatalogDamaged
-from partibus.control.catalog_identity import CatalogIdentity
-from partibus.control.catalog_rows import CatalogRows, policy_of
-from partibus.control.catalog_sealed import SealedCatalog
-from partibus.control.change_log import ChangeLog, Row
-from partibus.control.policies import AccessPolicy
+from partibus.control.access.policies import AccessPolicy
+from partibus.control.catalog import change_log, digest, identity
+from partibus.control.catalog.change_log import ChangeLog, Row
+from partibus.control.catalog.digest import CatalogDamaged
+from partibus.control.catalog.identity import CatalogIdentity
+from partibus.control.catalog.rows import CatalogRows, policy_of
+from partibus.control.catalog.sealed import SealedCatalog
 from partibus.domain.errors import (
     BusError,
     CatalogBusy,
@@ -81,7 +81,7 @@ _LATER_TABLES: Final = (
     " ON DELETE CASCADE, idle_ms INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     change_log.TABLE,
-    *catalog_identity.TABLES,
+    *identity.TABLES,
 )
 
 
@@ -119,7 +119,7 @@ class CatalogDatabase(CatalogRows):
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        catalog_digest.teach(self._connection)
+        digest.teach(self._connection)
         (version,) = run("PRAGMA user_version").fetchone()
         (application,) = run("PRAGMA application_id").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -155,7 +155,7 @@ class CatalogDatabase(CatalogRows):
         """Verify what was written; tables that are new in this release are added."""
         with self.snapshot():
             if self._is_sealed:
-                catalog_digest.verify(self._connection)
+                digest.verify(self._connection)
             else:
                 for statement in _LATER_TABLES[:UNSEALED_LATER_TABLES]:
                     self._connection.execute(statement)
@@ -171,7 +171,7 @@ class CatalogDatabase(CatalogRows):
         run = self._connection.execute
         for statement in _LATER_TABLES:
             run(statement)
-        catalog_digest.seal(self._connection)
+        digest.seal(self._connection)
         run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._is_sealed = True
 

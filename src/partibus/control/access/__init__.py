@@ -1,0 +1,1 @@
+"""Who may do what: policies with keys, tokens, and the grants they give."""
