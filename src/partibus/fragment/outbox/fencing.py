@@ -9,7 +9,7 @@ are refused. Called by `arrivals`.
 from partibus.domain.errors import BusError, ParcelSealed
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Enqueue
-from partibus.fragment.effects import Done, Effects, Failed
+from partibus.fragment.effects import Done, Effects, Failed, Refused
 from partibus.fragment.outbox.changes import Fencing
 from partibus.fragment.outbox.commands import Fence
 from partibus.fragment.outbox.marks import Mark, Origin
@@ -19,23 +19,25 @@ from partibus.fragment.state import State
 from partibus.store.record import Record
 
 
-def without_taken(state: State, command: Enqueue, origin: Origin) -> Enqueue:
-    """The command without the messages that were taken before."""
+def without_taken(state: State, command: Enqueue, origin: Origin, out: Effects) -> Enqueue | None:
+    """The command without the messages that were taken before; None if the origin has had one of
+    the others fenced, so that all are refused."""
     mark = state.marks.of(origin.fragment_id)
-    if origin.numbers[0] > mark.taken:
-        return command
-    fresh = [at for at, number in enumerate(origin.numbers) if number > mark.taken]
-    messages = [command.messages[at] for at in fresh]
-    byte_count = sum([len(message.body) for message in messages])
-    return Enqueue(command.port, messages, command.requests, byte_count, origin)
-
-
-def fenced_refusal(state: State, origin: Origin) -> BusError | None:
-    """The error for messages that the origin has had fenced; None when they are accepted."""
-    mark = state.marks.of(origin.fragment_id)
-    if any(mark.taken < number <= mark.fenced for number in origin.numbers):
-        return ParcelSealed()
-    return None
+    numbers = origin.numbers
+    if numbers[0] > mark.taken:
+        fresh = command
+    else:
+        messages = [
+            message
+            for message, number in zip(command.messages, numbers, strict=True)
+            if number > mark.taken
+        ]
+        byte_count = sum([len(message.body) for message in messages])
+        fresh = Enqueue(command.port, messages, command.requests, byte_count, origin)
+    if any(mark.taken < number <= mark.fenced for number in numbers):
+        out.outward.append(Refused(command.port, command.requests, ParcelSealed()))
+        return None
+    return fresh
 
 
 def is_own(state: State, origin: Origin | None) -> bool:

@@ -15,7 +15,7 @@ from partibus.fragment.outbox.departures import (
     number_departure,
     take_outbox_numbers_back,
 )
-from partibus.fragment.outbox.fencing import fenced_refusal, is_own, mark_taken, without_taken
+from partibus.fragment.outbox.fencing import is_own, mark_taken, without_taken
 from partibus.fragment.outbox.state import Purpose
 from partibus.fragment.queue.dispatch import dispatch
 from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
@@ -40,11 +40,10 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     check: DuplicateCheck | None = None
     origin = command.origin
     if origin is not None:
-        command = without_taken(state, command, origin)
-        refusal = fenced_refusal(state, origin)
-        if refusal is not None:
-            out.outward.append(Refused(command.port, command.requests, refusal))
+        fresh = without_taken(state, command, origin, out)
+        if fresh is None:
             return
+        command = fresh
     if spec.duplicate_window_ms:
         command, check = drop_duplicates(state, command, now_ms)
     is_full = spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max

@@ -15,7 +15,7 @@ from partibus.fragment.changes import Change, DuplicateCheck
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Confirmed, Effects, Refused
 from partibus.fragment.message import NEVER_MS, Held, NewMessage, Overlay
-from partibus.fragment.outbox.fencing import fenced_refusal, is_own, mark_taken, without_taken
+from partibus.fragment.outbox.fencing import is_own, mark_taken, without_taken
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.queue.arrivals import scheduled as scheduled_record
 from partibus.fragment.queue.arrivals import take_numbers_back, ttl_word
@@ -253,11 +253,10 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     check: DuplicateCheck | None = None
     origin = command.origin
     if origin is not None:
-        command = without_taken(state, command, origin)
-        refusal = fenced_refusal(state, origin)
-        if refusal is not None:
-            out.outward.append(Refused(command.port, command.requests, refusal))
+        fresh = without_taken(state, command, origin, out)
+        if fresh is None:
             return
+        command = fresh
     if state.spec.duplicate_window_ms:
         command, check = drop_duplicates(state, command, now_ms)
     draft = Draft(state, len(command.messages), now_ms)
