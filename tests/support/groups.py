@@ -132,7 +132,7 @@ def _has_mounts() -> bool:
 
 
 def _has_postgres() -> bool:
-    if importlib.util.find_spec("psycopg") is None or shutil.which("runuser") is None:
+    if importlib.util.find_spec("psycopg") is None or shutil.which("setpriv") is None:
         return False
     return any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 

@@ -146,10 +146,8 @@ class PostgresServer:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`; `runuser` stops itself when what it runs is stopped."""
+        """Go on after `pause`."""
         self._signal(signal.SIGCONT)
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
         postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
@@ -171,7 +169,11 @@ class PostgresServer:
 
 
 def _as_user() -> list[str]:
-    return ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    """What becomes the program. `runuser` would stay beside it, and stop itself when the program is
+    stopped, perhaps only after `resume`: then nobody would hear of the program's end."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
 
 
 def _run(tool: object, *arguments: object, check: bool = True) -> None:
