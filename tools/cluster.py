@@ -31,7 +31,8 @@ READY_SECONDS_MAX: Final = 120.0
 STOP_SECONDS_MAX: Final = 20.0
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For a JVM that lives for a minute: it starts sooner, takes less, and has a lower top speed."""
+"""For a JVM that lives for a minute: it starts sooner, uses less memory, and has a lower top
+speed."""
 
 LOGGING_FILE: Final = "log4j2.properties"
 _LOGGING: Final = """
@@ -57,12 +58,12 @@ def spark_home() -> Path:
     """Where the installed pyspark keeps its jars and scripts."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise ClusterError("PySpark is not installed. Bring it: pip install 'partibus[spark]'")
+        raise ClusterError("PySpark is not installed. Install it: pip install 'partibus[spark]'")
     return Path(found.origin).parent
 
 
 def logging_option(place: Path) -> str:
-    """How a JVM is told of the `LOGGING_FILE` in a directory.
+    """The option with which a JVM reads the `LOGGING_FILE` in a directory.
 
     Not by SPARK_CONF_DIR: Java shares the classes of Spark between JVMs, where that is set up, only
     if all have the same class path, and the directory would be in it."""
@@ -70,7 +71,7 @@ def logging_option(place: Path) -> str:
 
 
 def require_java() -> None:
-    """Choose the Java of the cluster; say that it is missing before a script of Spark does."""
+    """Choose the Java of the cluster; report that it is missing before a script of Spark does."""
     from pyspark_servicebus.java_runtime import JavaMissing, use_java
 
     try:
@@ -113,7 +114,7 @@ class Daemon:
     def __init__(self, name: str, command: list[str], env: Mapping[str, str], log: Path) -> None:
         self.name = name
         self._log = log
-        # A session of its own: Ctrl-C is for us, and we end it in order. Killed, we take it along.
+        # Its own session: Ctrl-C reaches only us, and we end it in order. It dies if we are killed.
         guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         self.process = subprocess.Popen(
             [*guard, *command],
@@ -137,7 +138,7 @@ class Daemon:
         self._lines.put(None)
 
     def says(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        """The next line with a pattern in it; the process must not end before."""
+        """The next line that matches a pattern; an error if the process ends first."""
         while True:
             try:
                 line = self._lines.get(timeout=READY_SECONDS_MAX)
@@ -153,7 +154,7 @@ class Daemon:
         return ClusterError(f"The {self.name} {what}; its log ends with:\n{tail}")
 
     def end(self) -> None:
-        """Ask it to end, and everything below it; what does not listen is killed."""
+        """Ask it to end, and kill it if it does not; then kill everything below it."""
         below = descendants(self.process.pid)
         self.process.terminate()
         try:
@@ -167,7 +168,7 @@ class Daemon:
 
 
 class Cluster:
-    """A master and its workers; started on entering, gone on leaving."""
+    """A master and its workers; started on entering, stopped on leaving."""
 
     def __init__(
         self,
@@ -200,7 +201,7 @@ class Cluster:
 
     @property
     def place(self) -> Path:
-        """The directory of logs and work, which goes with the cluster."""
+        """The directory of logs and work, which is removed with the cluster."""
         assert self._place is not None, "the cluster was never started"
         return self._place
 
@@ -275,10 +276,10 @@ class Cluster:
         return [daemon.process.pid for daemon in self.workers]
 
     def state(self) -> dict[str, Any]:
-        """What the master tells of itself."""
+        """What the master reports about itself."""
         with urllib.request.urlopen(f"{self.web_url}/json/", timeout=30) as answer:  # noqa: S310 - loopback
-            told: dict[str, Any] = json.load(answer)
-        return told
+            reported: dict[str, Any] = json.load(answer)
+        return reported
 
     def executors(self) -> list[int]:
         """The JVMs that run tasks, children of the workers."""
@@ -286,16 +287,16 @@ class Cluster:
         return [pid for pid in below if EXECUTOR in command_of(pid)]
 
     def kill_executor(self, pid: int) -> None:
-        """The power cut of one executor."""
+        """Kill one executor, as a power cut would."""
         if pid not in self.executors():
-            raise ClusterError(f"{pid} is no executor of this cluster.")
+            raise ClusterError(f"{pid} is not an executor of this cluster.")
         os.kill(pid, signal.SIGKILL)
 
 
 GUIDE: Final = """\
 Spark is at  {url}   ({workers} workers, a core and {memory} each)
 Its page     {web}
-Try, with a bus that runs (make run) and its connection string in bus.txt:
+Try it, with a running bus (make run) and its connection string in bus.txt:
 
   export PYSPARK_PYTHON={python} SPARK_LOCAL_IP={host}
   {bin}/pyspark --master {url}
@@ -312,9 +313,9 @@ def main() -> int:
     """`make cluster`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory", default="2g", help="of each worker, for example 1g")
-    parser.add_argument("--port", type=int, default=0, help="of the master; any free one")
-    parser.add_argument("--web-port", type=int, default=0, help="of its page; any free one")
+    parser.add_argument("--memory", default="2g", help="memory of each worker, for example 1g")
+    parser.add_argument("--port", type=int, default=0, help="port of the master; 0 picks one")
+    parser.add_argument("--web-port", type=int, default=0, help="port of its page; 0 picks one")
     given = parser.parse_args()
     # Also where a shell has started us in the background, which ignores Ctrl-C.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,7 @@
 """`python tools/limits_page.py`: the tables of docs/reference/limits.md, from the code.
 
 Prints the tables that belong between the page's marks; with --write it puts them there. A test
-compares the page with what this makes, so that the page cannot go stale.
+compares the page with this output, so that the page cannot go stale.
 """
 
 import sys
@@ -21,7 +21,7 @@ BEGIN, END = "<!-- {} begin -->", "<!-- {} end -->"
 PARTS: Final = {
     "namespace": {
         "entities_max": "queues and topics (QTA-2)",
-        "partitioned_entities_max": "those of them with partitions (QTA-3)",
+        "partitioned_entities_max": "queues and topics with partitions (QTA-3)",
         "subscriptions_per_topic_max": "subscriptions of a topic (QTA-11)",
         "sql_filters_per_topic_max": "SQL filters of a topic (QTA-12)",
         "correlation_filters_per_topic_max": "correlation filters of a topic (QTA-12)",
@@ -29,8 +29,8 @@ PARTS: Final = {
     },
     "properties": {
         "entity_megabytes": "sizes that an entity may have, in MB (QTA-4)",
-        "message_bytes_default": "largest message of an entity that says nothing",
-        "message_bytes_max": "what an entity may ask for (QTA-6)",
+        "message_bytes_default": "largest message of an entity that sets no limit",
+        "message_bytes_max": "largest limit that an entity may set (QTA-6)",
         "http_message_bytes_max": "largest message over HTTP (QTA-6)",
         "lock_duration_min": "shortest LockDuration (CON-18)",
         "lock_duration_max": "longest LockDuration",
@@ -100,7 +100,7 @@ def _shown(key: str, profile: Profile) -> str:
 
 
 def filled(page: str) -> str:
-    """The page with every table between its marks made anew."""
+    """The page with every table between its marks made again."""
     for name, table in tables().items():
         begin, end = BEGIN.format(name), END.format(name)
         head, rest = page.split(begin, 1)

@@ -177,7 +177,7 @@ def diagrams() -> dict[str, str]:
 
 
 def _diagram(prepares: dict[str, set[str]], commits: dict[str, Place]) -> Iterator[str]:
-    """Commands, and the clock, to the changes of the feature, and on to what becomes of these."""
+    """Commands and the clock, the changes that they prepare, and what these become."""
     if not commits:
         return
     yield "```mermaid"

@@ -1,7 +1,7 @@
 """`python tools/performance_page.py`: the figures of docs/performance.md, from `make bench`.
 
 Prints the page with the figures of bench/results/reference.json between its marks; with --write it
-puts them there. A test compares the page with what this makes, so that no figure is typed by hand.
+puts them there. A test compares the page with this output, so that no figure is typed by hand.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""`make release-check`: may this commit be released? Each step says yes, or what is in the way.
+"""`make release-check`: may this commit be released? Each step passes, or says what is missing.
 
 Owns the order of the checks and nothing of what is released: versions and changelog, tag and tree,
-sdist and wheels, what an index would say of them, and a fresh environment for each. It publishes
-nothing and changes nothing but `dist/`. docs/internals/releasing.md is the procedure around it.
+sdist and wheels, whether an index would accept them, and a fresh environment for each. It publishes
+nothing and changes only `dist/`. docs/internals/releasing.md is the procedure around it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SMOKE: Final = ROOT / "tools" / "wheel_smoke.py"
 
 
 class NotReady(Exception):
-    """Something stands in the way of a release; the text says what to do."""
+    """Something prevents a release; the text says what to do."""
 
 
 def version() -> str:
@@ -34,7 +34,7 @@ def version() -> str:
 
 
 def check_changelog(is_release: bool) -> str:
-    """The newest entry is of this version, and has its date."""
+    """The newest entry is for this version, and has its date."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     found = re.search(r"^## (\S+) \((\S+)\)$", text, re.MULTILINE)
     if found is None or found[1] != version():
@@ -50,7 +50,7 @@ def check_changelog(is_release: bool) -> str:
 def check_tree(is_release: bool) -> str:
     """Nothing that is not committed, and for a release the tag on this commit."""
     if _git("status", "--porcelain"):
-        raise NotReady("there are changes that are not committed")
+        raise NotReady("some changes are not committed")
     tags = _git("tag", "--points-at", "HEAD").split()
     if is_release and f"v{version()}" not in tags:
         raise NotReady(f"this commit has no tag v{version()}: git tag v{version()}")
@@ -69,12 +69,12 @@ def build() -> str:
             env={"PARTIBUS_COMPILE": compile_it},
         )
     if not list((DIST / "interpreted").glob("*-py3-none-any.whl")):
-        raise NotReady("the wheel that is built without a compiler is not one for every machine")
+        raise NotReady("the wheel that is built without a compiler is not for every machine")
     return ", ".join(sorted(path.name for path in DIST.rglob("partibus-*")))
 
 
 def repair() -> str:
-    """The compiled wheel as the index takes it: its libraries are those of any Linux."""
+    """The compiled wheel as the index accepts it: it needs only libraries that any Linux has."""
     (wheel,) = (DIST / "compiled").glob("*.whl")
     if wheel.name.endswith("-none-any.whl"):
         raise NotReady("the hot modules were not compiled; is there a C compiler?")
@@ -83,7 +83,7 @@ def repair() -> str:
 
 
 def check_metadata() -> str:
-    """What the index would refuse."""
+    """Check for what the index would refuse."""
     files = [*DIST.glob("*.tar.gz"), *DIST.glob("repaired/*.whl"), *DIST.glob("interpreted/*.whl")]
     _run(sys.executable, "-m", "twine", "check", "--strict", *files)
     return f"{len(files)} files"
@@ -104,7 +104,7 @@ def smoke(compiled: str, folder: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make release-check", description="May this be released?")
     parser.add_argument(
-        "--release", action="store_true", help="also ask for the date in the changelog and the tag"
+        "--release", action="store_true", help="also require the date in the changelog and the tag"
     )
     given = parser.parse_args()
     steps: Sequence[tuple[str, Callable[[], str]]] = (

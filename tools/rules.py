@@ -35,7 +35,7 @@ def cited_rules(tests: Path) -> dict[str, set[str]]:
 
 
 def report(sections: dict[str, list[str]], cited: dict[str, set[str]]) -> Iterator[str]:
-    """The lines to print: a line a section, its unproven rules, and the sum."""
+    """The lines to print: one for each section, its unproven rules, and the sum."""
     proven_total = 0
     for section, rules in sections.items():
         missing = [rule for rule in rules if rule not in cited]
@@ -57,7 +57,7 @@ def _marks(tree: ast.Module) -> Iterator[str]:
 
 
 def _shortened(rules: list[str]) -> str:
-    """SEED-1..3, SEED-7: runs of one prefix are drawn together."""
+    """SEED-1..3, SEED-7: runs of one prefix are combined."""
     runs: list[tuple[str, int, int]] = []
     for rule in rules:
         prefix, number = rule.rsplit("-", 1)

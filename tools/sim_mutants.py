@@ -1,8 +1,8 @@
-"""Plants bugs into a copy of the source and has the simulator find each of them.
+"""Plants bugs in a copy of the source and has the simulator find each of them.
 
 Owns the list of bugs, one line of the product each, and the number of steps within which each must
 be found. The copies are in a temporary directory; the source is not touched. Run by
-`make sim-mutants`; with words as arguments only the bugs whose names contain one of them.
+`make sim-mutants`; with words as arguments, only the bugs whose names contain one of them.
 """
 
 import concurrent.futures
@@ -17,7 +17,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "partibus"
 STEPS = 3000
 STEPS_MAX = 1_000_000
-"""Within so many steps each bug must be found."""
+"""Each bug must be found within this many steps."""
 PROGRAM = """
 import sys
 from partibus.simulation.plan import draw_for
@@ -36,7 +36,7 @@ while steps < int(sys.argv[1]):
 
 @dataclass(slots=True, frozen=True)
 class Bug:
-    """One line, as it is and as it should not be."""
+    """One line, as it is and with the bug."""
 
     name: str
     module: str
@@ -54,7 +54,7 @@ BUGS = (
         "        self._advance(group[-1].end)",
     ),
     Bug(
-        "tell of a commit before it is made",
+        "report a commit before it is made",
         "store/lane/commit.py",
         "        if self._engine.finish(oldest):\n            self._report(self.finished())\n",
         "        self._report(self.finished())\n        if self._engine.finish(oldest):\n",
@@ -66,7 +66,7 @@ BUGS = (
         "",
     ),
     Bug(
-        "take a failed append for a good one",
+        "treat a failed append as successful",
         "fragment/broker.py",
         "            if error is None:\n                machine.commit(change, now_ms, out)",
         "            if error is None or change.records:\n"
@@ -91,7 +91,7 @@ BUGS = (
         "        pass",
     ),
     Bug(
-        "settle with a lock that is lost",
+        "settle with a lost lock",
         "fragment/queue/settlement.py",
         "            lost.append(token)\n        else:\n"
         "            held.append(message)\n    state.tally.lost += len(lost)",
@@ -147,9 +147,9 @@ BUGS = (
     ),
     Bug(
         "take a parcel of another fragment twice",
-        "fragment/queue/arrivals.py",
-        "        command = without_taken(state, command, origin)\n",
-        "",
+        "fragment/outbox/fencing.py",
+        "    if numbers[0] > mark.taken:\n",
+        "    if numbers:\n",
     ),
     Bug(
         "share a body without counting it",
@@ -232,27 +232,27 @@ BUGS = (
         "",
     ),
     Bug(
-        "keep a receiver in line that has left",
+        "keep a receiver in line after it has left",
         "fragment/sessions/subqueue.py",
         "            self.in_sessions.acceptors.pop(consumer, None)\n",
         "            pass\n",
     ),
     Bug(
-        "take a row of an old epoch for a durable one",
+        "treat a row of an old epoch as durable",
         "store/postgres/appending.py",
         "        if changed != 1:\n            raise self._lane.fenced()\n        self._is_durable",
         "        self._is_durable",
         in_cluster=True,
     ),
     Bug(
-        "take a row of an old epoch for a durable one, beside other lanes",
+        "treat a row of an old epoch as durable, beside other lanes",
         "store/postgres/appending.py",
         "        if changed == 1:\n            self._is_durable",
         "        if changed is not None:\n            self._is_durable",
         in_cluster=True,
     ),
     Bug(
-        "take a transaction that was refused for a durable one",
+        "treat a refused transaction as durable",
         "store/postgres/sharing.py",
         "            return [None] * len(rows) if is_answer(error) else error",
         "            return [1] * len(rows)",
@@ -314,7 +314,7 @@ BUGS = (
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What the simulator made of a bug."""
+    """The result of the simulator for a bug."""
 
     bug: Bug
     said: str

@@ -2,7 +2,7 @@
 
 Owns the verdict on a part: it passes when every test passed, or when at most `SECOND_RUNS_MAX`
 failed and each of them passed when it ran again by itself. Those are printed as unstable, with the
-command that runs them: an unstable test is a fault to be found, in the test or in the product. It
+command that runs them: an unstable test has a cause to be found, in the test or in the product. It
 must never hide a failure: the first run's report stays in the output, whole.
 
     python tools/suite_part.py [PYTEST OPTION ...]
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 SECOND_RUNS_MAX: Final = 5
-"""More than that is not chance."""
+"""More failures than this are not chance."""
 TESTS_FAILED: Final = 1
 """The exit code of pytest when tests ran and some failed."""
 

@@ -1,9 +1,9 @@
 """Does an installed partibus work? Starts its server and uses it with the stock client.
 
-Owns the shortest proof that a wheel is whole: the command line says its version, `partibus serve`
-gets ready, a message goes there and back, the server stops. Run it with the Python that has the
-wheel and `azure-servicebus`; cibuildwheel and `make release-check` do. It takes nothing from the
-working copy; `--compiled yes` or `no` also insists on the form of the hot modules.
+Owns the shortest proof that a wheel is complete: the command line prints its version, `partibus
+serve` becomes ready, a message goes there and back, the server stops. Run it with the Python that
+has the wheel and `azure-servicebus`; cibuildwheel and `make release-check` do. It takes nothing
+from the working copy; `--compiled yes` or `no` also requires that form of the hot modules.
 """
 
 import argparse
@@ -26,10 +26,10 @@ def partibus() -> str:
 
 
 def check_version(compiled: str | None) -> None:
-    told = json.loads(subprocess.check_output([partibus(), "version", "--json"], text=True))
-    print(f"partibus {told['version']}, compiled: {told['compiled']}, Python {told['python']}")
-    if compiled is not None and told["compiled"] is not (compiled == "yes"):
-        raise SystemExit(f"compiled is {told['compiled']}, which is not what was asked for")
+    found = json.loads(subprocess.check_output([partibus(), "version", "--json"], text=True))
+    print(f"partibus {found['version']}, compiled: {found['compiled']}, Python {found['python']}")
+    if compiled is not None and found["compiled"] is not (compiled == "yes"):
+        raise SystemExit(f"compiled is {found['compiled']}, which is not what was asked for")
 
 
 def serve(directory: Path) -> "subprocess.Popen[str]":
@@ -53,7 +53,9 @@ def there_and_back(connection: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Does an installed partibus work?")
-    parser.add_argument("--compiled", choices=["yes", "no"], help="insist on the form")
+    parser.add_argument(
+        "--compiled", choices=["yes", "no"], help="must the hot modules be compiled?"
+    )
     given = parser.parse_args()
     check_version(given.compiled)
     with tempfile.TemporaryDirectory(prefix="partibus-smoke-") as directory:

@@ -1,4 +1,4 @@
-"""How a process of Spark reaches the bus: an address, and a token for one path of it.
+"""How a Spark process reaches the bus: an address, and a token for one path.
 
 Owns tokens and their renewal. On the driver they are signed with the key of the connection string;
 an executor gets the token and, when the connection string was given by reference, the reference,

@@ -22,7 +22,7 @@ from pyspark_servicebus.errors import UNREACHABLE, BulkError, flight_error
 
 HTTP_SECONDS_MAX: Final = 90.0
 QUESTION_SECONDS_MAX: Final = 10.0
-"""A query is answered from memory: a slower worker hangs, or is gone."""
+"""A query is answered from memory: a worker that takes longer hangs, or is gone."""
 CALL_SECONDS_MAX: Final = 30.0
 """A change, a read or a write. A lost machine does not report itself: its fragments have another
 owner within seconds, and waiting callers have to ask there. All calls may be repeated."""

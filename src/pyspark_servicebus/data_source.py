@@ -20,7 +20,7 @@ from pyspark_servicebus.options import sink_options, source_columns, source_opti
 
 
 class ServiceBusDataSource(DataSource):
-    """Queues and subscriptions of Partibus, or over AMQP of any Service Bus."""
+    """Queues and subscriptions of Partibus, or of any Service Bus over AMQP."""
 
     @classmethod
     def name(cls) -> str:

@@ -67,5 +67,5 @@ def _bus_error(error: OSError | AtomError) -> BulkError:
         return BulkError(UNREACHABLE, f"The bus cannot be reached: {error}.", True)
     text = f"entityPattern: the bus does not list its entities: {error}"
     if error.status == _UNAUTHORIZED:
-        text += "; the policy of the connection string needs the right Manage"
+        text += "; the policy of the connection string needs the Manage right"
     return BulkError("amqp:unauthorized-access", text, error.status >= 500)

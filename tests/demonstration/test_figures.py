@@ -42,15 +42,15 @@ def test_the_orders_of_the_outage_are_counted_between_the_commands() -> None:
 
 def test_healthy_stores_that_go_on_are_said_to_go_on() -> None:
     assert story().rate_title() == (
-        "Store 2 was down for 8.0 s and took no orders; the other 3 went on at 100 % of their rate"
-        " before"
+        "Store 2 was down for 8.0 s and took no orders; the other 3 continued at 100 % of their"
+        " previous rate"
     )
 
 
 def test_healthy_stores_that_suffer_are_said_to_suffer() -> None:
     title = story(elsewhere=4, lame_while_down=1).rate_title()
     assert "took 8 orders" in title
-    assert "went on at 40 % of their rate" in title
+    assert "continued at 40 % of their previous rate" in title
 
 
 def test_the_wait_is_told_before_and_during_the_outage() -> None:

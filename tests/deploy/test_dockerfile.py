@@ -32,12 +32,12 @@ def test_an_argument_of_the_build_wins_over_its_default() -> None:
     ("text", "complaint"),
     [
         ("", "there is no FROM"),
-        ("RUN true\n", "line 1: RUN stands before"),
+        ("RUN true\n", "line 1: RUN is before"),
         ("FROM a\nADD b c\n", "line 2: ADD is not an instruction"),
         ("FROM a\nRUN --mount=type=cache x\n", "line 2: RUN has a form"),
         ("FROM a\nRUN <<EOF\n", "line 2: RUN has a form"),
         ("FROM a AS\n", "line 1: expected FROM"),
-        ("FROM a\nRUN b \\\n", "line 2: the last line goes on"),
+        ("FROM a\nRUN b \\\n", "line 2: the last line ends with"),
     ],
 )
 def test_what_is_not_understood_is_refused(text: str, complaint: str) -> None:
@@ -94,7 +94,7 @@ def test_copying_from_the_context(tmp_path: Path) -> None:
     copy_context(context, ["README.md"], target, True, IGNORE)
     found = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
     assert found == {"src/a.py", "README.md"}
-    with pytest.raises(FileNotFoundError, match="nothing of it"):
+    with pytest.raises(FileNotFoundError, match="nothing in the build context"):
         copy_context(context, ["gone"], target, True, IGNORE)
 
 

@@ -143,17 +143,20 @@ class PostgresServer:
 
     def pause(self) -> None:
         """Let no process of it run until `resume`."""
-        self._signal(signal.SIGSTOP)
+        postmaster = self._postmaster()
+        os.kill(postmaster, signal.SIGSTOP)
+        for process in _children(postmaster):
+            os.kill(process, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
-        self._signal(signal.SIGCONT)
+        """Go on after `pause`: the postmaster last, since one that runs removes what has ended."""
+        postmaster = self._postmaster()
+        for process in _children(postmaster):
+            os.kill(process, signal.SIGCONT)
+        os.kill(postmaster, signal.SIGCONT)
 
-    def _signal(self, number: signal.Signals) -> None:
-        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-        for process in [postmaster, *map(int, children)]:
-            os.kill(process, number)
+    def _postmaster(self) -> int:
+        return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def _takes_connections(self) -> bool:
         """Whether it answers, and not another server on its port."""
@@ -166,6 +169,12 @@ class PostgresServer:
 
     def _run(self, tool: str, *arguments: object, check: bool = True) -> None:
         _run(self._tools / tool, *arguments, check=check)
+
+
+def _children(process: int) -> list[int]:
+    return [
+        int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
 
 
 def _as_user() -> list[str]:

@@ -1,4 +1,4 @@
-"""`make demo`: from the first order to the report; ends by itself, with 1 if a promise broke."""
+"""`make demo`: from the first order to the report; ends with 1 if a promise was broken."""
 
 import argparse
 import sys
@@ -69,7 +69,7 @@ class Story:
         self._began = time.monotonic()
 
     def tell(self) -> int:
-        """Play it; 0 when every promise was kept."""
+        """Run it; 0 when every promise was kept."""
         seconds = self._bus.start()
         self._say(f"A bus with {STORES} stores was ready after {seconds:.1f} s.")
         self._say(f"Watch it while it runs, in a browser: {self._bus.console_url}")
@@ -96,7 +96,7 @@ class Story:
         return Outcome(traffic, shipped, captured, treated, time.monotonic() - self._began)
 
     def _capture(self, lake: Lake, traffic: Traffic) -> Captured:
-        """Everything that passed billing, on disk and in figures."""
+        """Everything that passed through billing, on disk and in figures."""
         captured = lake.capture()
         self._say(f"Captured {captured.rows:,} messages to Parquet in {captured.seconds:.1f} s.")
         frame = lake.captured()
@@ -115,7 +115,7 @@ class Story:
         )
 
     def _treat(self, lake: Lake, billing: Billing, traffic: Traffic) -> Treated:
-        """The dead letters: why they died, what the rules say, and what billing makes of it."""
+        """The dead letters: why they are there, what the rules do, and what billing books."""
         triage = lake.triage(self._output / "dead-letters")
         self._say(triage.headline())
         self._book_the_rest(billing, traffic)
@@ -130,7 +130,7 @@ class Story:
         )
 
     def _book_the_rest(self, billing: Billing, traffic: Traffic) -> None:
-        """The bookkeeping works again: what was sent again is booked now."""
+        """The bookkeeping works again: book what was sent again."""
         billing.is_bookkeeping_up = True
         wanted = {name for name, sale in traffic.sales.items() if not sale.order.is_negative}
         billing.open()

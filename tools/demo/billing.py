@@ -1,7 +1,7 @@
 """Billing: receivers of the stock SDK that book orders, and fail on the wrong ones as real ones do.
 
-What it cannot read it dead-letters, saying why; what the bookkeeping will not take it gives back,
-until the bus has had enough of it. Orders may come twice after an outage: it books each once.
+It dead-letters what it cannot read, with the reason, and abandons what the bookkeeping does not
+take, until the bus dead-letters that. Orders may come twice after an outage: it books each once.
 """
 
 import json
@@ -32,7 +32,7 @@ class Billing:
         self.rejected: set[str] = set()
         """Dead-lettered by billing itself."""
         self.stuck: set[str] = set()
-        """Given back; the bus dead-letters them after the third time."""
+        """Abandoned; the bus dead-letters them after the third time."""
         self.seen_again = 0
         self.errors: Counter[str] = Counter()
 
@@ -48,7 +48,7 @@ class Billing:
             thread.join()
 
     def dealt_with(self) -> set[str]:
-        """Every order that it has booked, rejected or given back."""
+        """Every order that it has booked, rejected or abandoned."""
         with self._lock:
             return self.booked | self.rejected | self.stuck
 

@@ -1,7 +1,7 @@
-"""The server of the demo: one process over four stores, in a directory of its own.
+"""The server of the demo: one process over four stores, in its own directory.
 
 Owns the namespace of the story, the life of the process, and the `partibus` commands that a person
-would type at it. Everything it writes is below the directory it is given.
+would type. Everything it writes is below the directory it is given.
 """
 
 import json
@@ -49,7 +49,7 @@ class Place:
 
 
 class Bus:
-    """The server process, and the commands that a person would type at it."""
+    """The server process, and the commands that a person would type."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -58,7 +58,7 @@ class Bus:
         self.connection_string = ""
 
     def start(self) -> float:
-        """Start; returns the seconds until it could be used."""
+        """Start; returns the seconds until it was ready."""
         config = self._directory / "namespace.toml"
         config.write_text(NAMESPACE, encoding="utf-8")
         began = time.monotonic()
@@ -82,7 +82,7 @@ class Bus:
         return f"http://{endpoint}/console/"
 
     def stop(self) -> None:
-        """End the one process that was started here."""
+        """Stop the process that was started here."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,7 +1,7 @@
 """The charts of the outage: orders a second and how long they waited, on one axis of time.
 
-Owns the counting and the picture. An order is counted when the bus stored it, as the capture tells,
-not when the shop believed to have sent it; how long it waited is what the shop measured.
+Owns the counting and the picture. An order is counted when the bus stored it, according to the
+capture, not when the shop sent it; how long it waited is what the shop measured.
 """
 
 from collections.abc import Iterable
@@ -101,13 +101,13 @@ class Timeline:
         return sum(self._is_in_outage(order.at) for order in self.orders)
 
     def lame_while_down(self) -> int:
-        """Of them, in the store that was down."""
+        """Those of them in the store that was down."""
         return sum(
             self._is_in_outage(order.at) and order.store == self.lame for order in self.orders
         )
 
     def share_kept(self) -> float:
-        """The rate of the other stores in the outage, as a share of that before it."""
+        """The rate of the other stores during the outage, as a share of the rate before it."""
         times = [order.at for order in self.orders if order.store != self.lame]
         begun = self.outage.asked_down_at
         before = sum(at < begun for at in times) / max(begun - self.begin, 1e-3)
@@ -119,8 +119,8 @@ class Timeline:
         taken, others = self.lame_while_down(), len(self.stores) - 1
         return (
             f"Store {self.lame} was down for {self.outage.seconds:.1f} s and took"
-            f" {taken or 'no'} orders; the other {others} went on at"
-            f" {100 * self.share_kept():.0f} % of their rate before"
+            f" {taken or 'no'} orders; the other {others} continued at"
+            f" {100 * self.share_kept():.0f} % of their previous rate"
         )
 
     def wait_title(self) -> str:
@@ -143,7 +143,7 @@ class Timeline:
         return self.outage.down_at <= at < self.outage.asked_up_at
 
     def _elsewhere(self) -> Iterable[Stored]:
-        """Orders for the stores that were never down, as far as they were sent once."""
+        """Orders for the stores that were never down, if they succeeded at the first attempt."""
         for order in self.orders:
             sale = self.sales.get(order.order_id)
             if order.store != self.lame and sale is not None and sale.is_first_try:
@@ -171,7 +171,7 @@ def draw(timeline: Timeline, file: Path) -> None:
 
 
 def _shade(axes: "Axes", timeline: Timeline) -> None:
-    """The outage; paler where the commands that begin and end it were on their way."""
+    """The outage; paler while the commands that begin and end it were running."""
     outage, begin = timeline.outage, timeline.begin
     axes.axvspan(
         outage.asked_down_at - begin, outage.up_at - begin, color="#000000", alpha=0.04, linewidth=0

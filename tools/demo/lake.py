@@ -1,7 +1,7 @@
 """The second half of the story: what Spark makes of the traffic, with the ready-made pipelines.
 
-Owns one Spark session and the settings of the three runs: capture, analytics, triage. What a person
-would type for each is told beside it.
+Owns one Spark session and the settings of the three runs: capture, analytics, triage. A person
+would run each with a verb of `partibus pipeline`.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ class Lake:
         )
 
     def capture(self) -> CaptureReport:
-        """Everything that has passed billing since the last time, to Parquet."""
+        """Everything that has passed through billing since the last time, to Parquet."""
         settings = CaptureSettings(
             bus=self._bus, entity=BILLING, target=str(self.captured_at), starting="earliest"
         )

@@ -1,7 +1,7 @@
-"""The orders of the demo: made by their number, so that every run and every retry is the same.
+"""The orders of the demo: made from their numbers, so that every run and retry is the same.
 
-Some are wrong on purpose. What is wrong with an order decides how billing fails on it, and what the
-rules file of the triage has to say about it.
+Some are wrong on purpose. What is wrong with an order decides how billing fails on it, and which
+rule of the triage applies to it.
 """
 
 import json
@@ -47,7 +47,7 @@ class Order:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether billing cannot book it until somebody has looked after the bookkeeping."""
+        """Whether billing cannot book it until somebody has repaired the bookkeeping."""
         is_wrong = self.has_unknown_currency or self.is_negative
         return self.number % STUCK_EVERY == 0 and not is_wrong
 

@@ -19,7 +19,7 @@ LAME_STORE: Final = 2
 
 @dataclass(slots=True)
 class Outage:
-    """When a store was down. A command takes its time, so each end is asked for and then there."""
+    """When a store was down. A command takes time: each end is requested first, and then there."""
 
     asked_down_at: float = 0.0
     down_at: float = 0.0
@@ -28,7 +28,7 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """For how long the store was down at least."""
+        """How long the store was down, at least."""
         return self.asked_up_at - self.down_at
 
 
@@ -49,12 +49,12 @@ class Traffic:
 
     @property
     def lost(self) -> set[str]:
-        """Acknowledged, and yet with nobody."""
+        """Acknowledged, but not dealt with by billing."""
         return set(self.sales) - self.booked - self.rejected - self.stuck
 
 
 def trade(bus: Bus, billing: Billing, phase_seconds: float, tell: "Tell") -> Traffic:
-    """Sell and book through an outage of one store, until every order has been dealt with."""
+    """Sell and book during an outage of one store, until every order has been dealt with."""
     shop = Shop(bus.connection_string)
     traffic = Traffic()
     began = time.monotonic()
@@ -102,7 +102,7 @@ def _settle(shop: Shop, billing: Billing) -> None:
 
 
 class Tell:
-    """Says how the story goes on, with the seconds since it began."""
+    """Prints what happens in the story, with the seconds since it began."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

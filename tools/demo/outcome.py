@@ -33,7 +33,7 @@ class Captured:
 
     rows: int
     orders: int
-    """Different ones."""
+    """Distinct orders."""
     timeline: Timeline
     """When and where each was stored, with the outage in it."""
     places: list[Place]
@@ -105,7 +105,7 @@ class Outcome:
         sent, captured = len(self.traffic.sales), self.captured
         return [
             Promise(
-                "the capture holds every order, each once, retries and all",
+                "the capture holds every order exactly once, despite retries",
                 f"{sent:,} sent, {captured.rows:,} rows, {captured.orders:,} different orders",
                 captured.rows == captured.orders == sent,
             )
@@ -117,13 +117,13 @@ class Outcome:
         died = len(traffic.rejected | traffic.stuck)
         return [
             Promise(
-                "what failed is known",
+                "every failed order is a dead letter",
                 f"{died:,} orders failed, {treated.dead_letters:,} dead letters,"
                 f" {treated.causes} causes",
                 died == treated.dead_letters,
             ),
             Promise(
-                "what failed is dealt with",
+                "every dead letter is dealt with",
                 f"{treated.sent_again:,} sent again, {treated.parked:,} parked,"
                 f" {treated.left} left",
                 treated.sent_again + treated.parked == treated.dead_letters and not treated.left,

@@ -1,7 +1,7 @@
 """The picture of the system: who sends, the fragments of the topic, their stores, and who receives.
 
 Owns a drawing in SVG that is part of the page. Every box and figure in it was counted in the run;
-the fragments stand in the row of the store that holds them.
+the fragments are in the row of the store that holds them.
 """
 
 import html
@@ -26,7 +26,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """Somebody at the bus: a name, and what it did."""
+    """A client of the bus: its name, and what it did."""
 
     name: str
     lines: tuple[str, ...]

@@ -65,8 +65,8 @@ def page(outcome: Outcome, plot: str, others: list[tuple[str, str]]) -> str:
 <title>{len(traffic.sales):,} orders and an outage</title><style>{STYLE}</style>
 <h1>{len(traffic.sales):,} orders, one outage, {len(traffic.lost)} lost</h1>
 <p class="lead">{stores} stores, {fragments} fragments, the stock Azure Service Bus SDK. Store
-{LAME_STORE} was down for {traffic.outage.seconds:.1f} seconds while orders came. Every figure was
-measured in this run.</p>
+{LAME_STORE} was down for {traffic.outage.seconds:.1f} seconds while orders arrived. Every figure
+was measured in this run.</p>
 <h2>What ran</h2>
 <figure>{draw_system(system_of(outcome))}
 <p class="lead">The number of a fragment, and the orders that it took. A customer's orders go to one
@@ -76,8 +76,8 @@ fragment, so that they stay in order; one customer orders far more than the othe
 {html.escape(timeline.wait_title())}.</figcaption>
 <img alt="Above: orders stored per second, by store. Below: how long orders waited."
 src="data:image/png;base64,{plot}">
-<p class="lead">In steps of {timeline.bin_seconds:.2g} s; paler where the commands that stopped and
-started the store were on their way. Below are the orders for the stores that stayed up, as the shop
+<p class="lead">In steps of {timeline.bin_seconds:.2g} s; paler while the commands that stopped and
+started the store were running. Below are the orders for the stores that stayed up, as the shop
 measured them.</p></figure>
 <h2>What was promised</h2>
 <table>{rows}</table>
@@ -114,7 +114,7 @@ def system_of(outcome: Outcome) -> System:
 
 
 def write_page(directory: Path, outcome: Outcome, plot: str, others: list[tuple[str, str]]) -> Path:
-    """Write the page with a plot that lies beside it; returns where it is."""
+    """Write the page, beside the plot; returns its path."""
     file = directory / "index.html"
     image = base64.b64encode((directory / plot).read_bytes()).decode()
     file.write_text(page(outcome, image, others), encoding="utf-8")

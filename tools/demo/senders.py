@@ -1,8 +1,8 @@
-"""The shop: senders of the stock SDK that publish orders until they are told to stop.
+"""The shop: senders of the stock SDK that publish orders until they are asked to stop.
 
-Many send at a time, each at its own even pace over a connection of its own, so that an order that
-waits holds up no other. An order whose store is down is refused at once, with an error that says to
-try again: it is set aside for senders that do nothing else, and published later under the same id.
+Many send at a time, each at its own even pace over its own connection, so that an order that waits
+holds up no other. An order whose store is down is refused at once, with an error that says to try
+again: it is set aside for senders that do nothing else, and published later under the same id.
 """
 
 import queue
@@ -20,7 +20,7 @@ from demo.orders import Order
 
 SENDERS: Final = 12
 ORDERS_PER_SECOND: Final = 15
-"""Of each sender: an even stream, so that the plot shows the outage and not the machine."""
+"""For each sender: an even stream, so that the plot shows the outage and not the machine."""
 OPENING_SECONDS_MAX: Final = 60.0
 RETRIERS: Final = 2
 RETRY_SECONDS: Final = 0.5
@@ -62,7 +62,8 @@ class Shop:
             thread.start()
 
     def wait_until_open(self) -> None:
-        """Until every sender has sold something, so that the story does not begin with a queue."""
+        """Wait until every sender has sold something, so that the story does not begin with a
+        queue."""
         until = time.monotonic() + OPENING_SECONDS_MAX
         while len(self.sales) < SENDERS and time.monotonic() < until:
             time.sleep(0.05)
@@ -85,12 +86,12 @@ class Shop:
                 order = self._next()
                 if not self._publish(sender, order, is_first_try=True):
                     self._aside.put(order)
-                # Who falls behind does not make up for it: that would be a burst of its own.
+                # A sender that falls behind does not catch up: that would be a burst.
                 next_at = max(next_at + 1 / ORDERS_PER_SECOND, time.monotonic())
                 self._closing.wait(next_at - time.monotonic())
 
     def _retry(self) -> None:
-        """Publish what was set aside, until there is nothing more to come."""
+        """Publish what was set aside, until nothing more can come."""
         client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
         with client, client.get_topic_sender("orders") as sender:
             while not self._is_sold_out.is_set() or not self._aside.empty():

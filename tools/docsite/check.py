@@ -1,4 +1,4 @@
-"""Checks the built site as a reader meets it: python tools/docsite/check.py build/site.
+"""Checks the built site as a reader sees it: python tools/docsite/check.py build/site.
 
 Every link within the site leads to a page and an anchor that exist, every page can be reached from
 the front page by clicking, and no page loads anything from another host. MkDocs checks the links of

@@ -19,7 +19,7 @@ KEPT: Final = ROOT / "build" / "image"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m image", description=__doc__)
     parser.add_argument("verb", choices=["build", "run"])
-    parser.add_argument("words", nargs="*", help="for run: in the place of the image's own CMD")
+    parser.add_argument("words", nargs="*", help="for run: instead of the image's own CMD")
     parser.add_argument("--file", type=Path, default=ROOT / "deploy" / "Dockerfile")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where layers are kept")
     parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE")

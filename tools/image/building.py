@@ -1,9 +1,9 @@
-"""Executes the stages of a Dockerfile in directories, and gives the last of them as an image.
+"""Executes the stages of a Dockerfile in directories, and returns the last one as an image.
 
 Owns the meaning of the instructions. Steps whose text and inputs have not changed are taken from
 the directory of earlier ones, as an engine's cache does. RUN sees the network of this machine, its
 certificates and the settings of its package index, which an engine is given by its own
-configuration; nothing of that stays in the image.
+configuration; none of that stays in the image.
 """
 
 import fcntl
@@ -73,9 +73,9 @@ class Building:
         self._used: set[Path] = set()
 
     def build(self, dockerfile: Path) -> Image:
-        """The image of the last stage; its root stays in the directory of what is kept.
+        """The image of the last stage; its root stays in the directory of kept layers.
 
-        Whoever comes while it is being built waits, and finds it done."""
+        A caller that comes while it is being built waits, and finds it done."""
         layers = self._kept / "layers"
         layers.mkdir(parents=True, exist_ok=True)
         with (self._kept / "lock").open("w") as lock:
@@ -126,7 +126,7 @@ class Building:
         return Layer(_digest(*parts), step, env, image.workdir)
 
     def _root_of(self, base: str, plan: "list[Layer]") -> Path:
-        """Go on from the last layer that is kept; keep those before sources come in."""
+        """Continue from the last kept layer; keep the last one that has no sources yet."""
         kept = [self._kept / "layers" / layer.key[:24] for layer in plan]
         self._used |= set(kept)
         begin = max((n for n, root in enumerate(kept) if root.is_dir()), default=0)
@@ -201,7 +201,7 @@ def _digest(*parts: str) -> str:
 
 
 def inside(root: Path, place: str) -> Path:
-    """A place of an image, as this machine names it."""
+    """A path of an image, as a path of this machine."""
     return root / place.lstrip("/")
 
 
@@ -217,7 +217,7 @@ def copy_root(source: Path | None, target: Path, *, is_read_only: bool = False) 
 
 
 def run_in(root: Path, workdir: str, command: str, given: Mapping[str, str]) -> None:
-    """A RUN: by the image's own shell, as root, in mounts and processes of its own."""
+    """A RUN: by the image's own shell, as root, in its own mount and process namespaces."""
     env = {**given, "DEBIAN_FRONTEND": "noninteractive", "HOME": "/tmp"}  # noqa: S108
     env |= {name: os.environ[name] for name in INHERITED if name in os.environ}
     steps = ["set -e", 'mount -t tmpfs none "$0/run"']

@@ -1,9 +1,9 @@
-"""Starts an image without an engine: its root, its user, its environment, mounts of its own.
+"""Starts an image without an engine: with its root, user, environment and its own mounts.
 
-Owns what an engine adds to an image: a root of the container's own, /proc and /dev, volumes and
-single files from outside, a root that cannot be written to, no new privileges. The process that
-is started becomes the image's own, so that signals reach it. Networks are the caller's: a test
-makes one and starts both sides in it.
+Owns what an engine adds to an image: the container's own root, /proc and /dev, volumes and single
+files from outside, a root that cannot be written to, no new privileges. The process that is started
+becomes the image's own, so that signals reach it. Networks are made by the caller: a test makes one
+and starts both sides in it.
 """
 
 import json
@@ -26,19 +26,19 @@ class Container:
     image: Image
     root: Path
     command: Sequence[str] = ()
-    """In the place of the image's own CMD."""
+    """Instead of the image's own CMD."""
     env: Mapping[str, str] = field(default_factory=dict)
     binds: Mapping[str, Path] = field(default_factory=dict)
     """Files and directories of this machine, by their place in the container."""
     user: str = ""
-    """In the place of the image's own USER."""
+    """Instead of the image's own USER."""
     is_read_only: bool = True
     network: str = ""
     """The name of a network of `ip netns`; without one it is that of the caller."""
 
     def create(self) -> None:
-        """A root of its own, with something to mount on at every place that needs it. Containers
-        that write nothing to it may share one: the first makes it."""
+        """Create its own root, with a file or directory at every path that is mounted on.
+        Containers that write nothing to it may share one: the first makes it."""
         if not self.root.exists():
             copy_root(self.image.root, self.root, is_read_only=self.is_read_only)
         for place in ("/proc", "/dev", "/tmp", *self.image.volumes):  # noqa: S108 - of the image

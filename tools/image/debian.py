@@ -18,13 +18,13 @@ AS_IN_THE_IMAGE: Final = {
     "etc/dpkg/dpkg.cfg.d/docker-apt-speedup": "force-unsafe-io\n",
     "etc/apt/apt.conf.d/docker-no-languages": 'Acquire::Languages "none";\n',
 }
-"""What Debian's image has beside the packages: without it dpkg syncs each file by itself, which
+"""What Debian's image has besides the packages: without it dpkg syncs each file by itself, which
 took most of the time of a build on a busy disk."""
 _DEBIAN: Final = re.compile(r"debian:([a-z]+)(?:-slim)?")
 
 
 class BaseError(RuntimeError):
-    """A base that cannot be had here."""
+    """A base that is not available here."""
 
 
 def base_root(name: str, kept: Path) -> Path | None:
@@ -33,7 +33,7 @@ def base_root(name: str, kept: Path) -> Path | None:
         return None
     found = _DEBIAN.fullmatch(name)
     if found is None:
-        raise BaseError(f"FROM {name}: only debian:SUITE and scratch can be had without a registry")
+        raise BaseError(f"FROM {name}: only debian:SUITE and scratch work without a registry")
     root = kept / f"debian-{found[1]}-{platform.machine()}"
     if not root.is_dir():
         _debootstrap(found[1], root)
@@ -41,13 +41,13 @@ def base_root(name: str, kept: Path) -> Path | None:
 
 
 def _debootstrap(suite: str, root: Path) -> None:
-    """Under its own name only when it is whole.
+    """The directory gets its name only when it is complete.
 
-    It mounts `/proc` in there; in a mount namespace of its own that ends with it, also when it is
-    killed. Otherwise whoever removes the directory later would remove the contents of `/proc`."""
+    debootstrap mounts `/proc` in it, in a mount namespace that ends with debootstrap even when it
+    is killed. Otherwise removing the directory later would remove the contents of `/proc`."""
     command = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
     if command is None:
-        raise BaseError("debootstrap is not installed. Bring it: apt-get install debootstrap")
+        raise BaseError("debootstrap is not installed. Install it: apt-get install debootstrap")
     made = root.with_name(f"{root.name}.new")
     shutil.rmtree(made, ignore_errors=True)
     made.parent.mkdir(parents=True, exist_ok=True)

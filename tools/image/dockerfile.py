@@ -26,7 +26,7 @@ class DockerfileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One instruction, with its flags and the rest of its text as it stands."""
+    """One instruction, with its flags and the rest of its text unchanged."""
 
     line: int
     keyword: str
@@ -63,7 +63,7 @@ def parse(text: str, build_args: Mapping[str, str] | None = None) -> list[Stage]
             name, value = argument(step, build_args or {})
             before[name] = value
         else:
-            raise DockerfileError(f"line {step.line}: {step.keyword} stands before the first FROM")
+            raise DockerfileError(f"line {step.line}: {step.keyword} is before the first FROM")
     if not stages:
         raise DockerfileError("there is no FROM")
     return stages
@@ -122,19 +122,19 @@ def _steps(text: str) -> list[Step]:
         found.append(_step(began, pending))
         pending = ""
     if pending:
-        raise DockerfileError(f"line {began}: the last line goes on after its end")
+        raise DockerfileError(f"line {began}: the last line ends with a backslash")
     return found
 
 
 def _step(line: int, text: str) -> Step:
     keyword, _, rest = text.partition(" ")
     if keyword not in KNOWN:
-        raise DockerfileError(f"line {line}: {keyword} is not an instruction that is known here")
+        raise DockerfileError(f"line {line}: {keyword} is not an instruction supported here")
     flags: dict[str, str] = {}
     rest = rest.strip()
     while keyword in {"COPY", "FROM", "HEALTHCHECK"} and (found := _FLAG.match(rest)):
         flags[found[1]] = found[2]
         rest = rest[found.end() :]
     if "<<" in rest or (keyword in {"RUN", "COPY"} and rest.startswith("--")):
-        raise DockerfileError(f"line {line}: {keyword} has a form that is not known here")
+        raise DockerfileError(f"line {line}: {keyword} has a form that is not supported here")
     return Step(line, keyword, flags, rest)

@@ -18,7 +18,7 @@ PR_SET_NO_NEW_PRIVS: Final = 38
 
 
 def enter(plan: dict[str, Any]) -> None:
-    """Mount, become the user, and become the program; in a mount table of this process alone."""
+    """Mount, become the user, and become the program; in this process's own mount table."""
     root = Path(plan["root"])
     _mount("--bind", root, root)
     if plan["read_only"]:

@@ -1,7 +1,7 @@
 """The build context: the files of the repository that COPY may see, and their digest.
 
 Owns the patterns of a .dockerignore as far as ours uses them: names at the top, `!` for exceptions,
-and `**/` for names at any depth; the last pattern that fits decides. Used by `image.building`.
+and `**/` for names at any depth; the last pattern that matches decides. Used by `image.building`.
 """
 
 import fnmatch
@@ -60,7 +60,7 @@ def copy_context(
         start = context / source
         files = list(context_files(context, source, patterns))
         if not files:
-            raise FileNotFoundError(f"COPY {source}: nothing of it is in the build context")
+            raise FileNotFoundError(f"COPY {source}: nothing in the build context matches")
         for path in files:
             if start.is_file():
                 place = target / path.name if is_folder else target

@@ -1,7 +1,7 @@
 """Who may administer what: the tokens that come with a request (SAS-6, SAS-8, FWD-3).
 
 Owns which header authorises which resource. `control.access` decides whether a token is valid.
-Everything here needs the right Manage. Called by the application and the operations.
+Everything here needs the Manage right. Called by the application and the operations.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Permission:
         if not token:
             raise TokenRefused(
                 "The Authorization header is missing; sign a token with a policy that has the "
-                "right Manage.",
+                "Manage right.",
                 MISSING_TOKEN,
             )
         self._grant = self._require(token, path)

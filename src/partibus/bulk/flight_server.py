@@ -54,7 +54,7 @@ class AccessCheck(Protocol):
     """Decides whether a token is valid."""
 
     def admit(self, token: str) -> None:
-        """Raise Unauthorized unless the token is valid, for whatever entity."""
+        """Raise Unauthorized unless the token is valid, whatever entity it is for."""
         ...
 
     def authorize(self, token: str, path: str, right: Rights) -> None:

@@ -206,7 +206,8 @@ class PublishRequest(Request):
 class DropStagesRequest(Request):
     """Drop what a writer has staged up to an epoch, or some stages of it.
 
-    With `forget` the writer is forgotten too, and which batches it has published."""
+    With `forget` the writer is forgotten too, with the record of the batches that it has
+    published."""
 
     writer: Name
     epoch: Run

@@ -156,7 +156,7 @@ class BulkService:
         command: Callable[[Answer[Result]], Command],
         fields: Callable[[Result], Fields],
     ) -> Fields:
-        """Ask the fragments that a request names the same."""
+        """Give each fragment that a request names the same command."""
         fragments = self._local(request.entity, request.fragments)
         return await _each(fragments, lambda _, answer: command(answer), fields)
 

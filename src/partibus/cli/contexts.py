@@ -62,7 +62,7 @@ def load_contexts() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{file}: is not valid TOML: {error}.", EXIT_USAGE) from error
+        raise CommandFailed(f"{file} is not valid TOML: {error}.", EXIT_USAGE) from error
     try:
         named = {name: Context(**entry) for name, entry in table.get("context", {}).items()}
     except TypeError as error:

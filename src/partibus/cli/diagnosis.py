@@ -215,7 +215,7 @@ def _refusal(error: RemoteError, entity: str, right: str) -> Finding:
         return Finding(right, "fail", f"{entity} does not exist", advice, EXIT_NOT_FOUND)
     if error.condition == "amqp:unauthorized-access":
         word = "Send" if right == "send" else "Listen"
-        advice = f"Use a policy with the right {word} on this entity or the namespace."
+        advice = f"Use a policy with the {word} right on this entity or the namespace."
         return Finding(right, "warn", f"this policy may not {right}", advice, EXIT_UNAUTHORIZED)
     if _SESSIONS in text:
         text = f"{entity} can be received from, with sessions"
@@ -250,7 +250,7 @@ def _management(place: Place) -> Finding:
             fields = atom.namespace()
     except AtomError as error:
         if error.status in (401, 403):
-            advice = "Entities can only be created with the right Manage on the namespace."
+            advice = "Entities can only be created with the Manage right on the namespace."
             return Finding("management", "warn", "this policy may not manage", advice)
         return Finding("management", "warn", f"it answers {error.status}: {error.text}")
     except CommandFailed as error:

@@ -1,7 +1,7 @@
 """The management API for verbs: a client for a place, with clear errors.
 
 Owns the opening and the translation of network errors. Called by the verbs that create, show
-or change entities, and by those that need to know something of one.
+or change entities, and by those that need to know something about one.
 """
 
 import http.client

@@ -1,7 +1,7 @@
 """Options that were renamed: scripts that use the old name keep working.
 
 Owns the table of old names, by verb. Options with the same meaning have the same name in all verbs;
-an old name is read as the present one, and not shown in the help. Called for every verb before its
+an old name is read as the current one, and not shown in the help. Called for every verb before its
 arguments are read.
 """
 

@@ -34,7 +34,8 @@ def print_list(
     text_columns: Sequence[str] = (),
     nothing: str = "",
 ) -> None:
-    """A list: an answer for programs, or a table for people; `nothing` is said of an empty one."""
+    """A list: an answer for programs, or a table for people; `nothing` is printed for an empty
+    one."""
     if as_json:
         print_json(answer)
     elif (found := list(rows)) or not nothing:

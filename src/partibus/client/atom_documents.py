@@ -213,7 +213,7 @@ def entity_document(
 
 
 def updated_document(entry: Entry, kind: Kind, fields: Mapping[str, object]) -> str:
-    """The entry that updates an entity: its present properties, with these replaced."""
+    """The entry that updates an entity: its current properties, with these replaced."""
     order = [field.element for field in PROPERTIES[kind]]
     for field in PROPERTIES[kind]:
         if field.key not in fields:

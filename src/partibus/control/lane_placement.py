@@ -13,8 +13,8 @@ from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
 MOVES_MAX: Final = 4
-"""How many lanes may be without an owner, or moving, because of a rebalance. A hand-over takes some
-ten milliseconds, in which senders to that lane wait."""
+"""How many lanes may be without an owner, or moving, because of a rebalance. A hand-over takes
+about ten milliseconds, in which senders to that lane wait."""
 _NOTHING: Final[Mapping[int, Collection[int]]] = {}
 
 

@@ -23,7 +23,7 @@ class Couriers:
     namespace: Namespace
     scheduler: Scheduler
     forward_failures: SubQueueType = SubQueueType.DEAD_LETTER
-    """Where messages go that cannot be forwarded (TDQ-3)."""
+    """Where messages that cannot be forwarded go (TDQ-3)."""
     _couriers: dict[int, Courier] = field(init=False, default_factory=dict)
 
     def put(self, fragment: Fragment, record: EntityRecord) -> None:

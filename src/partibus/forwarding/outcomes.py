@@ -54,7 +54,7 @@ class ParcelOutcome:
 
 
 def failure_subqueue(purpose: Purpose, forward_failures: SubQueueType) -> SubQueueType:
-    """Where a parcel goes whose delivery failed for good."""
+    """Where a parcel goes when its delivery has failed for good."""
     if purpose is Purpose.TRANSFER:
         return SubQueueType.TRANSFER_DEAD_LETTER
     return SubQueueType.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else forward_failures

@@ -138,7 +138,7 @@ class Listener:
     # --- a new socket -----------------------------------------------------------------------
 
     def _admit(self, sock: socket.socket) -> None:
-        """Admit a socket; when full, the longest silent one is closed for it."""
+        """Admit a socket; when full, the one that has been silent longest is closed for it."""
         if self.socket_count >= self._limits.sockets_max and not self.silent.expire_oldest():
             sock.close()
             self._refused("sockets", self._limits.sockets_max)

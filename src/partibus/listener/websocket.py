@@ -108,8 +108,8 @@ class WebSocketProtocol(AmqpProtocol):
     # --- called by the listener -------------------------------------------------------------
 
     def finish(self) -> None:
-        """The server stops: wait for the answer to our close frame no longer than the peer
-        sends."""
+        """The server stops: wait for the answer to our close frame only while the peer is
+        sending."""
         super().linger()
 
     # --- frames -----------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 Owns the paths and the form of a transferred file:
 
     POST   /$partibus/backups                       capture everything; answers what to read
-    GET    /$partibus/backups/ID/stores/N/FILE      a file, and behind it the SHA-256 of it
-    DELETE /$partibus/backups/ID                    the files need not be held any longer
+    GET    /$partibus/backups/ID/stores/N/FILE      a file, followed by its SHA-256
+    DELETE /$partibus/backups/ID                    the files need no longer be kept
 
-What is captured, and for how long it is held, is the node's. Mounted by `ops.admin`.
+The node decides what is captured, and how long it is kept. Mounted by `ops.admin`.
 """
 
 import asyncio

@@ -7,8 +7,8 @@ Owns the paths and the form of the stream:
     GET    /$partibus/log         {"level", "workers"}
     PUT    /$partibus/log         {"level": "debug"}, of all workers until they restart
 
-A slow reader is told of a gap; `ops.event_stream` cuts off one that reads nothing. Mounted by
-`ops.admin`.
+A slow reader gets an event about the gap; `ops.event_stream` cuts off one that reads nothing.
+Mounted by `ops.admin`.
 """
 
 import json

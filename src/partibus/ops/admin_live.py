@@ -2,7 +2,7 @@
 
 Owns the form of the stream:
 
-    GET /$partibus/live              `event: frame` once a second; see docs/reference/http-json.md
+    GET /$partibus/live              `event: frame` once a second (docs/reference/administration.md)
     GET /$partibus/live?entity=NAME  the same, and `event: entity` with that entity's fragments
     GET /$partibus/live?cluster=true the same, and `event: cluster` with nodes and lanes
 
@@ -43,7 +43,7 @@ def live_route(node: Administration) -> Route:
 
 
 class SharedText:
-    """The text of the last frame and of what belongs to it: made once, whoever reads it."""
+    """The text of the last frame and of what belongs to it: made once for all readers."""
 
     def __init__(self) -> None:
         self._frame: Answer = {}

@@ -39,7 +39,7 @@ SUMMARIES: Final = {
     "POST /entities/{name}/cursors/drop": "Drop a cursor",
     "GET /entities/{name}/stages": "Writers, with the messages that each has staged",
     "POST /entities/{name}/stages/drop": "Drop what a writer has staged",
-    "GET /defaults": "The properties of an entity for which none is given, by kind",
+    "GET /defaults": "The default properties of each kind of entity",
     "GET /pipelines": "Entities that pipelines read or write in bulk",
     "GET /bulk/{name}": "Where the fragments of an entity are read and written in bulk",
     "GET /stores": "All stores with state and sizes",

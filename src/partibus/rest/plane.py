@@ -76,7 +76,7 @@ class DataPlane:
     async def send(self, entity: Entity, payloads: list[bytes]) -> None:
         """Store messages, all or none; returns when they are durable.
 
-        The payloads are removed from their list: during the write, memory has each only once.
+        The payloads are removed from their list: during the write, memory holds each only once.
         """
         if sum(map(len, payloads)) > self.message_bytes_max(entity):
             raise too_large(entity)

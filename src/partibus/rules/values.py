@@ -1,4 +1,4 @@
-"""What operators do with values: comparisons, arithmetic, and what types fit together.
+"""What operators do with values: comparisons, arithmetic, and which types fit together.
 
 Owns SQL-5 and SQL-8 value by value: C#'s promotion of 64-bit integers and doubles, null as unknown,
 and an `EvaluationError` that names the term if types do not match or a result is out of range.

@@ -97,7 +97,7 @@ class BulkPath:
         )
 
     def admit(self, token: str) -> None:
-        """Raise Unauthorized unless the token is valid, for whatever entity."""
+        """Raise Unauthorized unless the token is valid, whatever entity it is for."""
         if not token:
             raise Unauthorized("A token is needed in the authorization header.")
         self.gateway.access.authenticate_any(token, self.clock.now_ms())

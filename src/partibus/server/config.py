@@ -36,7 +36,7 @@ table [limits] of the file (`control.declared.limits_config`).
 | metrics | PARTIBUS_METRICS | who reads /metrics: loopback, token, open, off | loopback |
 | otel | PARTIBUS_OTEL | true or false: export traces and metrics by OTLP? | false |
 | console | PARTIBUS_CONSOLE | on, read-only or off | on |
-| faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
+| faults | PARTIBUS_FAULTS | true or false: may faults be injected? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
@@ -122,7 +122,7 @@ class ServeSettings:
     forward_failures_to_transfer: bool = False
     """What cannot be forwarded goes to the source's transfer dead-letter queue (TDQ-3)."""
     emulator: bool = False
-    """Behaves as tools expect that start the vendor's emulator."""
+    """Behaves as expected by tools that start the vendor's emulator."""
     fake_time: bool = False
     """The clock can be advanced with the Manage right; for tests, in memory only."""
     testing: bool = False

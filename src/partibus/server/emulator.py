@@ -1,4 +1,4 @@
-"""Emulator mode: what tools expect that start the vendor's emulator image (EMU-6, EMU-7).
+"""Emulator mode: what tools that start the vendor's emulator image expect (EMU-6, EMU-7).
 
 Owns where such tools put the configuration, the settings that differ from a server's own defaults,
 and the line they wait for. Explicit settings take precedence over those here. The variables

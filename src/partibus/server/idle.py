@@ -70,7 +70,7 @@ class IdleWatch:
                 _log.warning("idle entities could not be checked: %s", error.text)
 
     def _usage(self, payload: Payload) -> Payload:
-        """How long each of the requested fragments has been idle, as far as they are here."""
+        """How long each of the requested fragments that are here has been idle."""
         now_ms = self.clock.now_ms()
         machines = self.machines
         here = [number for number in payload["fragments"] if number in machines]

@@ -17,7 +17,7 @@ from partibus.server.config import ServeSettings
 CGROUP: Final = Path("/sys/fs/cgroup")
 CGROUP_OF_PROCESS: Final = Path("/proc/self/cgroup")
 _LIMIT_FILES: Final = ("memory.max", "memory.limit_in_bytes")
-"""Of version 2, and of version 1."""
+"""Of control groups version 2, and of version 1."""
 
 
 def memory_limit_bytes(settings: ServeSettings) -> int:
@@ -61,7 +61,7 @@ def _groups(root: Path, of_process: Path) -> list[Path]:
 
 
 def give_memory_back(loop: asyncio.AbstractEventLoop) -> None:
-    """Return free memory to the system, in a thread: it may take some milliseconds."""
+    """Return free memory to the system, in a thread: it may take a few milliseconds."""
     trim = _trimmer()
     if trim is not None:
         loop.run_in_executor(None, trim, 0)

@@ -146,7 +146,7 @@ class SimulatedDisk:
         """The process that used it has died: its further calls have no effect."""
         self.is_locked = False
         self.has_flipped = False
-        """A read of the present process found a flipped bit: its message is set aside."""
+        """A read of the current process found a flipped bit: its message is set aside."""
         self.on_fault: Callable[[str], None] = _unheard
         self._threads = threads
         self._chance = chance

@@ -50,7 +50,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.is_alive = True
         self.paused_until_us = 0
         self.batch = 0
-        """Callbacks of the present turn that have not run yet."""
+        """Callbacks of the current turn that have not run yet."""
         self.start_thread: Callable[[Callable[[], None]], None] | None = None
         """Starts a thread for blocking work, in its process."""
         self._ready: deque[Handle] = deque()

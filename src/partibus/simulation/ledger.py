@@ -1,7 +1,7 @@
 """The guarantees given to clients: the model that the bus is checked against.
 
 Owns one line for each message and each place it was sent to, and the rules that every line must
-keep. It is told what clients observe, in that order, and raises `Violation` at the first broken
+keep. It receives what clients observe, in that order, and raises `Violation` at the first broken
 promise. It must never look into the bus.
 
 A message is *accepted* when the bus has confirmed it, *refused* when the bus has said that it was

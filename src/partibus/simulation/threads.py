@@ -131,7 +131,7 @@ class Threads:
             self.world.after(1, fiber.wake, number)
 
     def wake_soon(self, fiber: Fiber) -> None:
-        """End the present wait of a thread in a moment."""
+        """End the current wait of a thread in a moment."""
         delay_us = 1 + int(self._pace.random() * WAKE_US_MAX)
         self.world.after(delay_us, fiber.wake, fiber.wait_number)
 

@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def bus(pytestconfig: pytest.Config) -> Iterator["TestingServer"]:
-    """A server for this test process, in memory, ready in some ten milliseconds."""
+    """A server for this test process, in memory, ready in about ten milliseconds."""
     from partibus.testing import Server, TestingServer
 
     running = os.environ.get(CONNECTION_VARIABLE)

@@ -1,6 +1,6 @@
 """Renewing locks while a batch is processed.
 
-Owns one thread of the driver that renews the locks of the current batch, three times in their
+Owns one thread of the driver that renews the locks of the current batch, three times within their
 duration, over its own connection. A lock that was settled or lost is left out from then on. It must
 never settle: unsettled messages come back when the renewals end.
 """

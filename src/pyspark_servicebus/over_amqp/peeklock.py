@@ -158,7 +158,8 @@ class PeekLockStream(StreamReader):
         return taken
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks of a batch; of one that an earlier run began, with the present messages."""
+        """The tasks of a batch; of one that an earlier run began, with the messages that are there
+        now."""
         if start == end:
             return []
         number = SourceOffset.from_json(end).batch or 0

@@ -1,4 +1,4 @@
-"""Which reader a read over AMQP gets, and the snapshot among them.
+"""Which reader a read over AMQP gets, and the reader of snapshots.
 
 Owns the choice by mode, and `mode=peek`: a snapshot, divided into ranges of sequence numbers where
 a few requests can find them. Called by the data source.

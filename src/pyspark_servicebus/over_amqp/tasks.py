@@ -120,7 +120,7 @@ def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _pages(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
-    """What a peek returns of these, and then those that exist nevertheless."""
+    """What a peek returns of these, and then those that it missed although they exist."""
     missing = set(numbers)
     for page in walk_set(wire, path, numbers):
         missing.difference_update(number for number, _ in page)

@@ -1,4 +1,5 @@
-"""Capture: what passes a queue or subscription, as Parquet files or a Delta table, exactly once.
+"""Capture: what passes through a queue or subscription, as Parquet files or a Delta table, exactly
+once.
 
 Owns the run: windows read with a cursor, once or repeatedly until stopped. The driver plans a
 window as a stream would and keeps the positions in the manifests; a task reads its part of it from

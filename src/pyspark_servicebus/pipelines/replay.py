@@ -160,7 +160,8 @@ class _Run:
         if settings.schedule == "drop":
             return frame.withColumn("scheduled_enqueue_time", f.lit(None).cast("timestamp"))
         if RAW_COLUMN in columns:
-            # A message that is sent again as it came loses its time: those are made of columns.
+            # A message sent as it was encoded loses its scheduled time, so these are made of
+            # columns.
             frame = frame.withColumn(RAW_COLUMN, f.when(scheduled.isNull(), f.col(RAW_COLUMN)))
         if settings.schedule == "shift":
             frame = frame.withColumn("scheduled_enqueue_time", self._shifted(pace))
@@ -220,7 +221,7 @@ class _Run:
 
 
 def _wait_for(batch: Batch, pace: Pace | None) -> None:
-    """Sleep here, not in tasks, until a batch begins."""
+    """Sleep here, not in tasks, until a batch is due."""
     while pace is not None:
         left_s = pace.leaves_ms(batch.starts_ms) / 1000 - time.time()
         if left_s <= 0:

@@ -134,7 +134,7 @@ class StagedTarget:
                     self._backoff.wait_or_raise(error)
 
     def _require_room(self) -> None:
-        """Remove what the target does not accept, before it is sent in vain."""
+        """Remove what the target would not accept, before it is sent."""
         if self._entity is None:
             self._entity = discover(self.home.access, self.path)
         most = self._entity.message_bytes_max

@@ -1,7 +1,7 @@
 """Renewing a claim while its batch is processed.
 
-Owns the one thread of a run that renews what the run holds, three times in its duration, as long as
-the process lives; when that dies, the claim lapses. A claim that lapsed because the bus was
+Owns the one thread of a run that renews what the run holds, three times within its duration, as
+long as the process lives; when that dies, the claim lapses. A claim that lapsed because the bus was
 unreachable is taken back as long as nobody else has touched its messages: a bus that does not
 answer is soon asked again, at its location by then. While the run itself changes the claim the
 thread pauses, since the bus makes one change of a claim at a time.
@@ -51,7 +51,7 @@ class ClaimRenewal:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is renewed within."""
+        """Nothing is renewed inside the block."""
         with self._lock:
             yield
 

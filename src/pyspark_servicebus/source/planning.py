@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 TASK_BYTES: Final = 32 * 1024 * 1024
-"""The intended size of a task; starting one costs as much as some ten thousand messages."""
+"""The intended size of a task; starting one costs as much as about ten thousand messages."""
 TASK_MESSAGES: Final = 32_768
 FLOOR: Final = 16
 """Messages that every fragment with something to read gets, so that small ones do not starve."""
@@ -17,7 +17,7 @@ BYTE_FLOOR: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of one fragment, `first` to `last` without `last`."""
+    """A range of one fragment, from `first` up to, but not including, `last`."""
 
     fragment: int
     first: int

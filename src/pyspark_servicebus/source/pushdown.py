@@ -108,7 +108,7 @@ class Pushed:
         return False
 
     def _between_times(self, bound_us: int, *, above: bool, same: bool) -> None:
-        """The column counts milliseconds: whole ones from, or before, a microsecond."""
+        """The column has milliseconds: a bound in microseconds is rounded up to a whole one."""
         # The first microsecond that is included (above), or excluded (below).
         edge_us = bound_us if same == above else bound_us + 1
         edge_ms = -(-edge_us // _US_PER_MS)

@@ -135,7 +135,7 @@ def _loss(piece: Piece, count: int, advice: LossAdvice) -> DataLoss:
 def _spare_collector() -> None:
     """Exclude imported modules from the garbage collections of this worker, once.
 
-    Spark collects after every task, which would otherwise take as long as some thousand messages.
+    Spark collects after every task, which would otherwise take as long as a few thousand messages.
     """
     if not _spared:
         gc.freeze()

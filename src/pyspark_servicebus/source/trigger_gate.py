@@ -1,7 +1,7 @@
 """Whether a batch is worth starting yet.
 
 Owns `minMessagesPerTrigger` and `maxTriggerDelay`: a batch waits until enough messages are there or
-until the oldest has waited long enough. Every batch costs Spark some tenths of a second, however
+until the oldest has waited long enough. Every batch costs Spark a few tenths of a second, however
 small it is. Pure; the clock is passed in.
 """
 

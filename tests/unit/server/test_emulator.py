@@ -111,7 +111,7 @@ def test_the_file_that_a_tool_put_there_is_read(place: Path, tmp_path: Path) -> 
 def test_a_mount_that_came_out_as_a_directory_is_named(place: Path) -> None:
     """What container engines make of a file to mount that is not there."""
     place.mkdir()
-    with pytest.raises(ConfigError, match=r"Config\.json: cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"Config\.json cannot be read: Is a directory"):
         resolve_configuration({"emulator": True}, {})
 
 

@@ -1,7 +1,7 @@
 """Applying a file to a running server, entity by entity.
 
 Owns the order (destinations before those that forward to them, topics before subscriptions, new
-rules before the default one is deleted) and the comparison with the present state. It must never
+rules before the default one is deleted) and the comparison with the current state. It must never
 delete anything except the default rule of a new subscription. Called by `namespace import`.
 """
 

@@ -63,7 +63,7 @@ def rules_of_file(file: Path) -> RuleSource:
 
 
 def rules_of_server(place: Place, topic: str | None) -> RuleSource:
-    """The present rules of a server, of one topic or of all."""
+    """The current rules of a server, of one topic or of all."""
     with atom_at(place) as atom:
         names = [str(one["name"]) for one in atom.list("topic")]
         wanted = [n for n in names if topic is None or path_key(n) == path_key(topic)]

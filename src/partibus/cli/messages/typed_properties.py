@@ -33,7 +33,7 @@ class Type(NamedTuple):
 
 
 def _needed(read: Callable[[str], object]) -> Callable[[str], object]:
-    """A reader that returns None for invalid text, as one that raises."""
+    """Turn a reader that returns None for invalid text into one that raises."""
 
     def reader(text: str) -> object:
         value = read(text)
@@ -97,7 +97,7 @@ TYPES: Final[dict[str, Type]] = {
 
 
 def read_properties(given: Iterable[str]) -> dict[str, object]:
-    """The AMQP values of all `--property` options; of equal names the last counts."""
+    """The AMQP values of all `--property` options; of those with the same name the last counts."""
     return {name: kind.to_amqp(value) for name, kind, value in map(_read, given)}
 
 

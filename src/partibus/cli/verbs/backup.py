@@ -63,7 +63,7 @@ def backup(
 
     The backup is consistent, as of a moment after the command was given: everything confirmed
     before is in it. The server keeps working. A second backup into the same directory copies only
-    what is new. The key needs the right Manage. `--data` backs up a stopped server.
+    what is new. The key needs the Manage right. `--data` backs up a stopped server.
 
     Example:
 

@@ -52,7 +52,7 @@ def check(
         catalog.fix_partitions(definitions.partitions)
         apply_definitions(catalog, definitions)
     counts = f"{len(definitions.entities)} entities, {len(definitions.policies)} policies"
-    typer.echo(f"{file}: good ({counts}, profile {configuration.settings.profile.name})")
+    typer.echo(f"{file}: valid ({counts}, profile {configuration.settings.profile.name})")
 
 
 @app.command()

@@ -140,7 +140,7 @@ def message_from_line(line: str, where: str) -> OutgoingMessage:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise ArgumentError(f"{where}: is not JSON: {error}.") from error
+        raise ArgumentError(f"{where}: this is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise ArgumentError(f'{where}: expected a JSON object such as {{"body": "x"}}.')
     return message_from_json(fields, where)

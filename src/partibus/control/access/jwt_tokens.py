@@ -85,7 +85,7 @@ class JwtVerifier:
         try:
             keys = jwt.PyJWKSet.from_dict(json.loads(_read(file))).keys
         except (ValueError, jwt.PyJWTError) as error:
-            raise ConfigError(f"{file}: is not a JSON Web Key Set: {error}") from error
+            raise ConfigError(f"{file} is not a JSON Web Key Set: {error}") from error
         self._keys = {str(key.key_id): key for key in keys}
         self._settle_algorithms(SIGNATURE_ALGORITHMS)
 
@@ -184,7 +184,7 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
 
 
 def _library() -> Any:

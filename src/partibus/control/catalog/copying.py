@@ -1,4 +1,4 @@
-"""A catalog is copied from one database into another: from a single machine to a cluster, and back.
+"""Copies a catalog from one database into another: from a single machine to a cluster, and back.
 
 Owns what a copy is: every row with its id, the ids that were ever given, and the namespace's own
 identity, so that the lanes of the one belong to the other as well. It is complete at its end, or

@@ -36,8 +36,8 @@ SCHEMA_VERSION: Final = 2
 UNSEALED_VERSION: Final = 1
 """Without digests, namespace id and tombstones; upgraded with its first write."""
 BUSY_TIMEOUT_MS: Final = 250
-"""How long a write waits for another process, whose writes take some milliseconds. Callers that can
-wait without blocking others try again."""
+"""How long a write waits for another process, whose writes take a few milliseconds. Callers that
+can wait without blocking others try again."""
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
 
 UNSEALED_LATER_TABLES: Final = 2

@@ -107,7 +107,7 @@ class SealedCatalog:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Be the only process that writes; others wait for some milliseconds."""
+        """Be the only process that writes; others wait for a few milliseconds."""
         with open_private(self._guard) as guard:
             fcntl.flock(guard.fileno(), fcntl.LOCK_EX)
             yield

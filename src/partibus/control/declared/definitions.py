@@ -104,7 +104,7 @@ def parse_toml(file: Path, content: str) -> Definitions:
     try:
         tables = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: is not valid TOML: {error}.") from error
+        raise ConfigError(f"{file} is not valid TOML: {error}.") from error
     root = Section(DefinitionSource(file, content, toml_lines), (), tables)
     root.refuse_unknown(_ROOT_KEYS)
     entities = (*_queues(root), *_topics(root))

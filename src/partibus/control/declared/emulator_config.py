@@ -109,12 +109,12 @@ def _parse(file: Path, content: str) -> object:
         return json.loads(strip_comments(content), object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"{file}:{error.lineno}: is not valid JSON: {error.msg} (column {error.colno})."
+            f"{file}:{error.lineno}: this is not valid JSON: {error.msg} (column {error.colno})."
         ) from error
     except _TwinKey as error:
         raise ConfigError(f"{file}: the key '{error}' appears twice in one object.") from error
     except RecursionError as error:
-        raise ConfigError(f"{file}: is nested too deeply.") from error
+        raise ConfigError(f"{file} is nested too deeply.") from error
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -68,6 +68,6 @@ def read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start}).") from error
+        raise ConfigError(f"{file} is not UTF-8 text (byte {error.start}).") from error

@@ -25,7 +25,7 @@ from partibus.control.postgres.session import (
 from partibus.domain.errors import CatalogBusy, StoreUnavailable
 
 BUSY_MS: Final = 250
-"""How long a write waits for another node, whose writes take some milliseconds. Callers that can
+"""How long a write waits for another node, whose writes take a few milliseconds. Callers that can
 wait without blocking others try again."""
 # Any constant will do; it must be the same in every release.
 CATALOG_LOCK: Final = 0x70636174

@@ -174,7 +174,7 @@ async def acquire(connection: AsyncConnection, node: int, lane: int) -> bool:
 
 
 async def release(connection: AsyncConnection, node: int, lanes: list[int]) -> None:
-    """Release lanes, as far as they are the node's."""
+    """Release those of the lanes that the node owns."""
     await connection.execute(
         "WITH freed AS (UPDATE partibus_cluster.lane SET owner = NULL, since = clock_timestamp()"
         " WHERE number = ANY(%s) AND owner = %s RETURNING number)"

@@ -103,8 +103,8 @@ class ClusterOperations:
         return status.lanes_of(node)
 
     async def heirs(self, node: int, *, alive_too: bool = False) -> list[Move]:
-        """Which nodes would get the lanes of a node if it were evicted; refused as that would
-        be."""
+        """Which nodes would get the lanes of a node if it were evicted; refused in the same
+        cases."""
         return _inheritance(await self._before_evicting(node, alive_too), node)
 
     async def _before_evicting(self, node: int, alive_too: bool) -> ClusterStatus:

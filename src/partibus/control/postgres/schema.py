@@ -113,7 +113,7 @@ def migrate(connection: "psycopg.Connection[Any]") -> None:
 
 
 def _version(connection: "psycopg.Connection[Any]") -> int:
-    """The present version; a later start needs no right to create a schema."""
+    """The current version; a later start needs no right to create a schema."""
     there = connection.execute("SELECT to_regclass('partibus_cluster.schema_version')").fetchone()
     if there is None or there[0] is None:
         connection.execute("CREATE SCHEMA IF NOT EXISTS partibus_cluster")

@@ -1,7 +1,7 @@
 """The rules of a subscription through its management node: add, remove, list.
 
 Owns these three operations and the forms that rules have on the wire (amqp-contract 7.3 to 7.5).
-They need the right Listen, as the SDKs' rule managers promise. The catalog decides whether a rule
+They need the Listen right, as the SDKs' rule managers promise. The catalog decides whether a rule
 is valid; `partibus.rules` decides what it selects.
 """
 

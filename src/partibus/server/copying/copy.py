@@ -1,6 +1,6 @@
 """Copies a whole bus from one place to another, and compares it message by message.
 
-Owns the order: both places are claimed, the source is checked for consistency, each lane is read
+Owns the order: both places are locked, the source is checked for consistency, each lane is read
 once and written at the same positions without dead data, then the catalog, then everything is read
 back and compared, and only then the target may be served. If it ends before that, the target
 refuses to serve. Called by `partibus store copy`.

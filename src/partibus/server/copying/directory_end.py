@@ -1,8 +1,8 @@
 """A data directory as one end of a copy.
 
-Owns its claim: the lock of the directory is held from the first check to the end, as by a server. A
-source is only read. A target must be empty, or contain the remains of an interrupted copy, which
-its mark names and which are removed first. Called by `ends`.
+Owns its lock, which is held from the first check to the end, as by a server. A source is only read.
+A target must be empty, or contain the remains of an interrupted copy, which its mark names and
+which are removed first. Called by `ends`.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The two ends of a copy: a data directory, or the databases of a cluster.
 
-Owns how each is claimed during a copy, when a source is unfit, when a target counts as empty, and
+Owns how each is locked during a copy, when a source is unfit, when a target counts as empty, and
 the mark without which an incomplete copy would look complete: a file in a directory, a setting in
 the catalog of a cluster. The mark is written first and removed last. The remains of an interrupted
 copy are removed by the next one, since the mark proves that nothing else was there. Called by

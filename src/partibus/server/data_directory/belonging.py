@@ -195,7 +195,7 @@ class Belonging:
             )
 
     def _seen_generation(self, number: int) -> int:
-        """The generation of the catalog in the notes, also when no store has followed it."""
+        """The generation of the catalog in the notes, even when no store has followed it."""
         seen = self._seen(number)
         return 0 if seen is None else seen.generation
 

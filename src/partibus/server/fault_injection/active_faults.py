@@ -67,7 +67,7 @@ class ActiveFaults:
     # --- questions ------------------------------------------------------------------------
 
     def set(self, payload: Payload) -> Payload:
-        """Make a fault, as far as it concerns this process; returns how much it affected."""
+        """Inject a fault, as far as it concerns this process; returns how much it affected."""
         request = requests.read_request(payload)
         if isinstance(request, requests.LastingFault):
             return {"count": int(self._begin(request))}

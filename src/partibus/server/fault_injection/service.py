@@ -1,8 +1,8 @@
 """Faults on demand: lets users test how their programs cope.
 
-Owns the decision whether a fault may be made here and what it concerns, and the answer of the whole
-server. Each process makes its own part (`active_faults`), reached through the control hub. A server
-started without `--faults` refuses everything here. Called by the HTTP side (`ops.admin`).
+Owns the decision whether a fault may be injected here and what it concerns, and the answer of the
+whole server. Each process injects its own part (`active_faults`), reached through the control hub.
+A server started without `--faults` refuses everything here. Called by the HTTP side (`ops.admin`).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class FaultService:
         self._control = control
 
     async def set(self, payload: object) -> Payload:
-        """Make a fault; returns the request and how much it affected."""
+        """Inject a fault; returns the request and how much it affected."""
         self._require_switched_on()
         request = self._checked(requests.read_request(payload))
         written = requests.write_request(request)

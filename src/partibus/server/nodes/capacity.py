@@ -15,7 +15,7 @@ from partibus.server.config import ServeSettings
 PER_LANE: Final = 4
 """To append, to read, to write checkpoints, to compact; all but the first are made when needed."""
 SHARED: Final = 1
-"""Of each node to each database: to append to several of its lanes at once."""
+"""From each node to each database: to append to several of its lanes at once."""
 PER_NODE: Final = 6
 """To the database of the cluster: leases, catalog, and to be woken by changes of each."""
 
@@ -23,7 +23,8 @@ _log: Final = logging.getLogger(__name__)
 
 
 def needed(settings: ServeSettings, nodes: int) -> dict[str, int]:
-    """By database, the connections of all lanes in it, and of the nodes in that of the cluster."""
+    """By database, the connections of all lanes in it; for that of the cluster, also of the
+    nodes."""
     assert settings.cluster is not None
     lanes = Counter(settings.store_places)
     found = {database: PER_LANE * count + SHARED * nodes for database, count in lanes.items()}

@@ -1,7 +1,7 @@
 """Which lanes this node cannot reach, because their database does not answer here.
 
 Owns which lanes are out of reach: those of a database that accepts no connection from here. A lane
-that fails alone is not out of reach, and its neighbours even less: its database is asked before
+that fails alone is not out of reach, and neither are its neighbours: its database is asked before
 anything is reported. What is out of reach is reported with the leases, so that another node takes
 it if it can, and withdrawn when the database answers again, which is tried every second. Must never
 open or close a lane. Called by `lane_keeping`; made by the node.

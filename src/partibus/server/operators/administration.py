@@ -76,7 +76,7 @@ CLAIMS_MAX: Final = 200
 
 
 class Administration:
-    """The whole server, for holders of the right Manage on the namespace."""
+    """The whole server, for holders of the Manage right on the namespace."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Administration:
         if not token:
             raise Unauthorized(
                 "A shared access signature is needed in the Authorization header; sign it with a "
-                "policy of the namespace that has the right Manage."
+                "policy of the namespace that has the Manage right."
             )
         now_ms = self._clock.now_ms()
         claim = self._claim(token, path, now_ms)

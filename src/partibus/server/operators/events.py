@@ -2,8 +2,9 @@
 
 Owns the question `events`, which each worker answers from its own memory of events, and the stream
 that an operator reads. A stream asks every worker for new events; it stores nothing itself, so a
-slow reader costs no memory and is told of a gap. What is only counted (dead letters, lost locks)
-and the states of stores are compared with the previous reading, and only while there is a reader.
+slow reader costs no memory and gets an event about the gap. What is only counted (dead letters,
+lost locks) and the states of stores are compared with the previous reading, and only while there is
+a reader.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ class Inspection:
         control.register(RANKS, self.ranks)
 
     def fragments(self, payload: Payload) -> Payload:
-        """The state and the counts of the requested fragments, by id, as far as they are here.
+        """The state and the counts of the requested fragments that are here, by id.
 
         `{"stores": {"3": [id, ...]}}` names them by the store in which they are placed.
         """

@@ -210,7 +210,8 @@ class _Merged:
         }
 
     def _changed(self, rows: dict[int, list[int]]) -> set[int]:
-        """The positions of entities with other numbers; in this process equal rows are the same."""
+        """The positions of entities whose numbers have changed; an unchanged row is often the same
+        object."""
         before, positions = self._places.rows, self._positions
         fragments = [n for n, row in rows.items() if before[n] is not row and before[n] != row]
         return {positions[number] for number in fragments if number in positions}

@@ -20,8 +20,8 @@ START_LIMITS: Final = 12
 a checkpoint, starts one large fragment, or waits for a slow disk."""
 
 SUPERVISOR_SILENT_S: Final = 30.0
-"""A supervisor that has asked, and then not again for this long, hangs: it could not replace a
-worker. Many times the pause between its questions, since a loaded machine delays them."""
+"""A supervisor that once asked, and has not asked again for this long, hangs: it could not replace
+a worker. Many times the pause between its questions, since a loaded machine delays them."""
 
 log = logging.getLogger(__name__)
 

@@ -90,7 +90,8 @@ class Answer:
 
 @contextmanager
 def granted(link: LinkOwner | Management) -> Iterator[Answer]:
-    """Ask for something over a link; a refusal is raised unless nothing was done for certain."""
+    """Ask for something over a link; a refusal is raised unless it guarantees that nothing was
+    done."""
     answer = Answer()
     try:
         yield answer
@@ -107,7 +108,7 @@ class SimulatedClient:
 
     kind = "client"
     is_leaving = False
-    """It has something left to do before a run may end."""
+    """Whether it has something left to do before a run may end."""
 
     def __init__(self, environment: ClientEnvironment, number: int) -> None:
         self.environment = environment
@@ -243,7 +244,7 @@ class SimulatedClient:
 
 
 class WatchedReceiver(Receiver):
-    """Reports every message to the ledger when its bytes arrive, whoever handles it later."""
+    """Reports every message to the ledger when its bytes arrive, not only when it is handled."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 Owns the guarantees of a cursor: from its position on, everything that was accepted is read, in
 order, once and identically every time, whatever receivers do meanwhile. A batch is a range of
-numbers; the cursor is moved behind it when the batch is done, and a batch with an unknown outcome
-is read again.
+numbers; the cursor is moved past it when the batch is done, and a batch with an unknown outcome is
+read again.
 """
 
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class CursorClient(PipelineClient):
         await self._advance(self.chance.choice(self._progress))
 
     async def _begin(self, home: int) -> Progress:
-        """Place a cursor behind everything that is there."""
+        """Place a cursor after everything that is there."""
         return Progress(home, await self._place(home, MANY))
 
     async def _place(self, home: int, position: int) -> int:
@@ -68,7 +68,7 @@ class CursorClient(PipelineClient):
         return found.position
 
     async def _advance(self, progress: Progress) -> RangePlan:
-        """Read the next range, perhaps twice, and move the cursor behind it."""
+        """Read the next range, perhaps twice, and move the cursor past it."""
         home, start, count = progress.home, progress.position, self.chance.randrange(1, 9)
         plan = await self.insist(
             home, RangePlan, lambda port: PlanRange(port, SubQueueType.MAIN, start, count, MANY)

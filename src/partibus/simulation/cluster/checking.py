@@ -21,7 +21,10 @@ def check_writers(cluster: Cluster, nodes: Sequence[SimulatedNode]) -> None:
 
 
 def _check_writer(node: SimulatedNode, store: PostgresStore, lane: LaneContent) -> None:
-    known = {"is durable": store.log_end[1] if store.log_end else 0, "was told": store.position}
+    known = {
+        "is durable": store.log_end[1] if store.log_end else 0,
+        "is acknowledged": store.position,
+    }
     for word, position in known.items():
         if position and lane.ends.get(position) != store.epoch:
             raise Violation(

@@ -29,7 +29,7 @@ class Table:
         self.held_bytes = 0
 
     def add(self, position: int, payload: bytes) -> None:
-        """A row behind all others."""
+        """A row after all others."""
         if self.positions and position <= self.positions[-1]:
             raise psycopg.errors.UniqueViolation(f"position {position} is taken")
         self.positions.append(position)

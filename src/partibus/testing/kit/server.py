@@ -1,4 +1,4 @@
-"""A server in this process, for the stock clients: ready in some ten milliseconds.
+"""A server in this process, for the stock clients: ready in about ten milliseconds.
 
 Owns a thread with its own event loop, and the server on it: everything in memory, on a free port of
 loopback, with a development certificate. It is the complete server that `partibus serve --testing`

@@ -35,7 +35,7 @@ class _Written:
     once: bool = setting("Process what is there and end.", "switch", default=False)
     continuous: bool = setting("Run until stopped.", "switch", default=False)
     every_ms: int | None = setting("The time between runs.", "duration", default=None, least=1000)
-    at: str | None = setting("A time, 02:30, or five fields as of cron.", default=None)
+    at: str | None = setting("A time, 02:30, or five fields as in cron.", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,6 @@ def _numbers(name: str, field: str, low: int, high: int) -> frozenset[int]:
             begin = int(first)
             end = int(last) if last else (high if match[2] else begin)
         if not (low <= begin <= end <= high and step):
-            raise SettingsError(f"at: the {name} '{part}' is not within {low} to {high}.")
+            raise SettingsError(f"at: the {name} '{part}' is not between {low} and {high}.")
         found.update(range(begin, end + 1, step))
     return frozenset(found)

@@ -37,13 +37,13 @@ REPORT_DDL: Final = (
     "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
     "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
 )
-"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
+"""What a task reports: a row for each file and fragment; each of them repeats the bytes."""
 REPORT_SCHEMA: Final = arrow_of(REPORT_DDL)
 
 
 def _form(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: a dictionary for unique values costs and gains nothing, nor does a
-    minimum of bodies."""
+    """How columns are written: a dictionary of unique values costs time and saves nothing, and so
+    do statistics of bodies."""
     repeated = [name for name in schema.names if name not in UNIQUE]
     ordered = [name for name in schema.names if name not in ("body", RAW_COLUMN)]
     return {"compression": "zstd", "use_dictionary": repeated, "write_statistics": ordered}
@@ -56,7 +56,7 @@ class StagedFile:
         self.lake, self.staged, self.folder = lake, staged, folder
         self._window = window
         self._spans: dict[int, tuple[int, int, int, int, int]] = {}
-        """Of each fragment: first and last number, rows, first and last time."""
+        """For each fragment: first and last number, rows, first and last time."""
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._stream = lake.open_output(staged)

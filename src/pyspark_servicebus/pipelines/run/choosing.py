@@ -36,7 +36,7 @@ def known_entities(bus: BusPlace) -> list[EntityInfo]:
     except AtomError as error:
         raise PipelineFailed(
             f"The bus does not list its entities: {error.text} The policy of the connection string "
-            "needs the right Manage."
+            "needs the Manage right."
         ) from error
     except (OSError, http.client.HTTPException) as error:
         raise PipelineFailed(

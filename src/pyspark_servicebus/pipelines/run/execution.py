@@ -1,7 +1,7 @@
 """How a pipeline is run: its name, where Spark is, where state and logs go.
 
-Owns the options that every verb of `partibus pipeline` and every script for spark-submit has beside
-the settings of its pipeline, declared once for both. Nothing is started here.
+Owns the options that every verb of `partibus pipeline` and every script for spark-submit has
+besides the settings of its pipeline, declared once for both. Nothing is started here.
 """
 
 from dataclasses import dataclass

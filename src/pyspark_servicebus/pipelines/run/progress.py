@@ -113,7 +113,7 @@ class ConsoleProgress:
             self._print()
 
     def line(self) -> str:
-        """The present values, as a line."""
+        """The current values, as a line."""
         seconds = max(self._clock() - self._began, 1e-9)
         rate = self._rows / seconds
         left = self._lag

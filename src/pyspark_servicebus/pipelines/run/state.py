@@ -123,7 +123,7 @@ def metrics_text(states: Iterable[PipelineState]) -> str:
 
 _METRICS: Final[tuple[tuple[str, str, str, Callable[[PipelineState], float | None]], ...]] = (
     ("rows_total", "counter", "Rows of the last run.", lambda s: s.rows),
-    ("lag", "gauge", "Messages that wait.", lambda s: s.lag),
+    ("lag", "gauge", "Waiting messages.", lambda s: s.lag),
     ("rate", "gauge", "Rows per second of the last run.", lambda s: round(s.rate, 3)),
     ("last_batch", "gauge", "The last completed batch.", lambda s: s.last_batch),
     (

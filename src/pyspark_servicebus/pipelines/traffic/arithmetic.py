@@ -119,7 +119,7 @@ def longest_gap(values: Sequence[float]) -> tuple[int, int] | None:
 
 
 def age_at(bins: Mapping[int, int], share: float) -> float:
-    """The age that a share of the messages does not reach, from counts by bin."""
+    """The age below which this share of the messages lies, from counts by bin."""
     left = share * sum(bins.values())
     for number in sorted(bins):
         left -= bins[number]

@@ -16,7 +16,7 @@ from pyspark_servicebus.source.reading import Reading, good
 def fragments_and_cursors(
     bus: BusPlace, entities: Sequence[EntityInfo]
 ) -> tuple[dict[str, int], list[CursorLag]]:
-    """Of each entity the number of fragments; and all cursors, the furthest behind first."""
+    """The number of fragments of each entity, and all cursors, the furthest behind first."""
     counts: dict[str, int] = {}
     found: list[CursorLag] = []
     for entity in entities:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("fragment", "enqueued_time", "delivery_count", "session_id", "partition_key")
 KEY_CHARACTERS_MAX: Final = 200
 Buckets = dict[str, dict[int, int]]
-"""Of each entity, how many have each value."""
+"""For each entity, how many have each value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def hottest_keys(
 def deliveries_and_ages(
     messages: "DataFrame", now: datetime.datetime
 ) -> tuple[Buckets, Buckets, list[Ages]]:
-    """Of each entity: messages by earlier deliveries, by bucket of age, and their ages."""
+    """For each entity: messages by earlier deliveries, by bucket of age, and their ages."""
     from pyspark.sql import functions as f
 
     age_s = f.lit(now.timestamp()) - f.col("enqueued_time").cast("double")

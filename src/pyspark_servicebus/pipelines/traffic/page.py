@@ -18,7 +18,7 @@ ROWS_SHOWN: Final = 100
 SOURCES: Final = {
     "snapshot": "what waited in its entities",
     "captured": "captured messages",
-    "stream": "what passed its entities",
+    "stream": "what passed through its entities",
 }
 Table = tuple[str, Sequence[Column], list[tuple[object, ...]]]
 

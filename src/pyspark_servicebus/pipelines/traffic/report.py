@@ -50,7 +50,7 @@ class KeyTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ages:
-    """How old messages are that wait."""
+    """How old the waiting messages are."""
 
     entity: str
     median_s: float
@@ -107,9 +107,9 @@ class TrafficReport:
     keys: tuple[KeyTraffic, ...] = ()
     """The hottest of each entity."""
     key_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict, repr=False)
-    """Of each entity, how many keys have how many messages."""
+    """For each entity, how many keys have how many messages."""
     deliveries: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Of each entity, how many messages were delivered how often before."""
+    """For each entity, how many messages were delivered how often before."""
     age_buckets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     ages: tuple[Ages, ...] = ()
     cursors: tuple[CursorLag, ...] = ()
@@ -185,14 +185,14 @@ class TrafficReport:
         return text_table(heads, rows, right=(1, 2, 3, 4, 5, 6, 8, 9))
 
     def age_rows(self) -> list[tuple[str, ...]]:
-        """Of each entity: the median age, the age of 95 %, and that of the oldest."""
+        """For each entity: the median age, the age of 95 %, and that of the oldest."""
         return [
             (age.entity, *map(format_age, (age.median_s, age.p95_s, age.oldest_s)))
             for age in self.ages
         ]
 
     def cursor_rows(self) -> list[tuple[str, ...]]:
-        """Of each cursor: its entity, its name, its lag, and when it moved."""
+        """For each cursor: its entity, its name, its lag, and when it moved."""
         return [(c.entity, c.cursor, f"{c.lag:,}", moment(c.moved_at)) for c in self.cursors]
 
 

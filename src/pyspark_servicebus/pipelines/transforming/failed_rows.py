@@ -36,7 +36,7 @@ def failed_row(row: Mapping[str, Any], text: str, queue: str) -> dict[str, Any]:
 def failing_numbers(numbers: Sequence[int], attempt: Attempt, most: int) -> dict[int, str]:
     """The messages for which the function fails, each with the text of its failure.
 
-    The batch is bisected until single messages fail: some 2 log n attempts for each of them.
+    The batch is bisected until single messages fail: about 2 log n attempts for each of them.
     """
     found: dict[int, str] = {}
     for number, text in _failing(numbers, attempt):

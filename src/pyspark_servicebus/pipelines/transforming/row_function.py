@@ -54,7 +54,7 @@ class RowStep:
     function: RowFunction
     name: str
     failures: str | None
-    """Where messages go for which the function fails; None to fail the task."""
+    """Where messages go when the function fails for them; None to fail the task."""
     schema: "pa.Schema"
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:

@@ -70,7 +70,7 @@ def hours_chart(report: DeadLetterReport) -> Chart:
     title = (
         f"All of them came within one {span}, {when}"
         if len([total for total in totals if total]) == 1
-        else f"The most came {when}: {totals[peak]:,}, or {share} % of all"
+        else f"The peak came {when}: {totals[peak]:,}, or {share} % of all"
     )
 
     def draw(axes: "Axes", theme: Theme) -> None:

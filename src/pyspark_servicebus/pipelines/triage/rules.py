@@ -93,7 +93,7 @@ class Rule:
         return self.when.fits(letter)
 
     def delay_after(self, attempts: int) -> int:
-        """How long a message waits that was already sent again this often."""
+        """How long a message waits once it has been sent again this often."""
         delay_ms = self.delay_ms * self.backoff ** min(attempts, 64)
         return round(delay_ms if self.delay_max_ms is None else min(delay_ms, self.delay_max_ms))
 

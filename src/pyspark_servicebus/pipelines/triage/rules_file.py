@@ -195,7 +195,7 @@ class _Reading:
             key = "backoff" if "backoff" in table else "delay_max"
             self.complain(index, key, 'it needs a delay to begin with; write delay = "30s" too.')
 
-    # --- what it fits ---------------------------------------------------------------------
+    # --- what it matches ------------------------------------------------------------------
 
     def _when(self, index: int, table: object) -> When | None:
         if not isinstance(table, dict):

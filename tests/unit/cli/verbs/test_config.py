@@ -36,7 +36,7 @@ def test_a_good_file_is_summed_up(tmp_path: Path) -> None:
     file = tmp_path / "bus.toml"
     code, out, err = check(file, GOOD)
     assert (code, err) == (0, "")
-    assert out == f"{file}: good (3 entities, 1 policies, profile standard)\n"
+    assert out == f"{file}: valid (3 entities, 1 policies, profile standard)\n"
 
 
 def test_the_emulator_s_file_is_understood(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_exit_code_is_the_run_s(serve: Serve) -> None:
     [
         (("--port", "high"), "--port: 'high' is not a valid port"),
         (("--profile", "gold"), "--profile: 'gold' is not a valid profile"),
-        (("--config", "missing.toml"), "missing.toml: cannot be read"),
+        (("--config", "missing.toml"), "missing.toml cannot be read"),
     ],
 )
 def test_a_wrong_value_is_one_line_and_exit_code_two(

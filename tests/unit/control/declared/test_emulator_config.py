@@ -211,9 +211,12 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
             '{"UserConfig": {\n"Namespaces": [],\n"Logging": {"Type": "Syslog"}}}',
             "Config.json:3: UserConfig.Logging.Type: expected one of File; Console; ",
         ),
-        ('{"a": 1, // x\n "b" 2}', "Config.json:2: is not valid JSON: Expecting ':' delimiter"),
+        (
+            '{"a": 1, // x\n "b" 2}',
+            "Config.json:2: this is not valid JSON: Expecting ':' delimiter",
+        ),
         ('{"a": 1,\n "a": 2}', "Config.json: the key 'a' appears twice in one object."),
-        ("[" * 100_000, "Config.json: is nested too deeply."),
+        ("[" * 100_000, "Config.json is nested too deeply."),
         (
             with_rule({"Name": "r", "Properties": {"FilterType": "Correlation"}}),
             f"Config.json:15: {RULES}.Properties: the key 'CorrelationFilter' is missing.",

@@ -35,10 +35,10 @@ def test_times_of_the_clock(at: str, now: str, due: str) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"at": "25:00"}, "the hour '25' is not within 0 to 23"),
+        ({"at": "25:00"}, "the hour '25' is not between 0 and 23"),
         ({"at": "* * *"}, "'.*' is not a valid time; write 02:30"),
         ({"at": "a * * * *"}, "the minute 'a' is not valid"),
-        ({"at": "*/0 * * * *"}, "not within"),
+        ({"at": "*/0 * * * *"}, "not between"),
         ({"at": "0 0 31 2 *"}, "no day matches this"),
         ({"every": "5 parrots"}, "every: '5 parrots' is not a valid duration"),
         ({"every": "10ms"}, "every: 10ms is too small"),

@@ -49,5 +49,5 @@ def test_the_page_on_sizing_has_the_numbers_of_the_code() -> None:
     assert f"a cluster takes **{NODES_MAX} live nodes** at most" in page
     assert f"{PER_LANE} for each of its lanes, at most" in page
     assert f"and {SHARED} for each node" in page
-    assert f"{PER_NODE} for each node more" in page
+    assert f"{PER_NODE} more for each node" in page
     assert f"{LANES_PER_DATABASE} for each database by default" in page

@@ -1,4 +1,4 @@
-"""`partibus pipeline capture`: what passes a queue or subscription, as Parquet or Delta.
+"""`partibus pipeline capture`: what passes through a queue or subscription, as Parquet or Delta.
 
 Owns the text of its help. The settings are declared, and the work is done, in
 `pyspark_servicebus.pipelines`.
