@@ -23,7 +23,7 @@ def test_java_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_its_own_executors_are_killed(cluster: Cluster) -> None:
-    with pytest.raises(ClusterError, match="no executor"):
+    with pytest.raises(ClusterError, match="is not an executor"):
         cluster.kill_executor(os.getpid())
     assert cluster.state()["aliveworkers"] == len(cluster.worker_pids) == 2
 
