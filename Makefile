@@ -46,7 +46,7 @@ CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_m
 CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
-SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
+SPARK42_TESTS := tests/spark/source/test_source.py tests/spark/test_types.py
 # If `make spark42` has brought it; in CI nothing may be left out.
 SPARK42_PYTEST := env PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python tools/suite_part.py $(SPARK42_TESTS)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.

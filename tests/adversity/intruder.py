@@ -13,7 +13,7 @@ from partibus.amqp.codec.encode import encode_described_list, encode_value
 from partibus.amqp.codec.types import Symbol, UByte, UInt
 from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
 from partibus.amqp.terminus import encode_source, encode_target
-from support.engines import parse_frames
+from support.amqp.engines import parse_frames
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess
 

@@ -7,7 +7,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from adversity.conftest import NewServer
-from adversity.test_kill import live_and_die
+from adversity.kills.test_kill import live_and_die
 from adversity.waiting import wait_until
 from support.json_admin import JsonAdmin
 from support.postgres import PostgresServer

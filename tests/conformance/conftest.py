@@ -28,7 +28,7 @@ def _databases(request: pytest.FixtureRequest) -> Iterator[None]:
     if not os.environ.get(ON_CLUSTER):
         yield
         return
-    from support.cluster_server import ClusterServer, forget_certificates
+    from support.nodes.cluster_server import ClusterServer, forget_certificates
 
     ClusterServer.postgres = request.getfixturevalue("postgres")
     yield

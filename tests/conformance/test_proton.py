@@ -11,14 +11,14 @@ from proton.reactor import AtLeastOnce
 from proton.utils import LinkDetached
 
 from support.namespace import POLICIES, QUEUE_POLICIES, Queues
-from support.proton_client import (
+from support.proton.client import (
     ENQUEUED_TIME,
     LOCK_TOKEN,
     LOCKED_UNTIL,
     SEQUENCE_NUMBER,
     Client,
 )
-from support.proton_tokens import put_token
+from support.proton.tokens import put_token
 from support.sas import sas_token
 from support.server import ServerProcess
 

@@ -17,7 +17,7 @@ from console.conftest import root_key, watched
 from console.screen import Screen
 
 if TYPE_CHECKING:
-    from support.cluster import TestCluster
+    from support.nodes.cluster import TestCluster
     from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.group("postgres")
@@ -30,7 +30,7 @@ LANES = 6
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, postgres: "PostgresServer"
 ) -> Iterator["TestCluster"]:
-    from support.cluster import new_cluster
+    from support.nodes.cluster import new_cluster
 
     with new_cluster(tmp_path_factory.mktemp("console-cluster"), postgres, 3) as made:
         yield made

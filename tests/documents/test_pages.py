@@ -1,6 +1,6 @@
 """Every page of the README, the guides and "coming from", done as it is written, in a fresh clone.
 
-The blocks that need Spark are done by tests/spark/test_pages.py.
+The blocks that need Spark are done by tests/spark/guides/test_pages.py.
 """
 
 from pathlib import Path

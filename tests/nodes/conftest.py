@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from support.cluster import TestCluster
+    from support.nodes.cluster import TestCluster
     from support.postgres import PostgresServer
 
 
@@ -17,7 +17,7 @@ def shared(
     tmp_path_factory: pytest.TempPathFactory, postgres: "PostgresServer"
 ) -> Iterator["TestCluster"]:
     """Three nodes that no test of the module maltreats."""
-    from support.cluster import new_cluster
+    from support.nodes.cluster import new_cluster
 
     with new_cluster(tmp_path_factory.mktemp("cluster"), postgres, 3) as cluster:
         yield cluster
@@ -28,7 +28,7 @@ def new_cluster(
     tmp_path: Path, postgres: "PostgresServer"
 ) -> Iterator[Callable[[int], "TestCluster"]]:
     """Makes a cluster whose nodes a test may kill."""
-    from support import cluster
+    from support.nodes import cluster
 
     with ExitStack() as stack:
         yield lambda nodes: stack.enter_context(cluster.new_cluster(tmp_path, postgres, nodes))

@@ -13,7 +13,7 @@ from support.json_admin import JsonAdmin
 
 if TYPE_CHECKING:
     from conformance.bulk.client import BulkClient
-    from support.cluster import TestCluster
+    from support.nodes.cluster import TestCluster
 
 pytestmark = [pytest.mark.group("postgres"), pytest.mark.group("flight")]
 if "flight" not in absent_groups():

@@ -7,11 +7,11 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from adversity.waiting import wait_until
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 from support.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from support.cluster import ClusterNode
+    from support.nodes.cluster import ClusterNode
     from support.postgres import PostgresServer
 
 pytestmark = [
@@ -45,8 +45,8 @@ def test_clocks_that_are_minutes_apart_lose_neither_leases_nor_messages(
 ) -> None:
     """One is two minutes ahead of the database, one is two minutes behind, and both jump. The SDK
     holds the end of a lock against its own clock, so locks last longer than that."""
-    from support.chains import check_chains
-    from support.cluster import new_cluster
+    from support.nodes.chains import check_chains
+    from support.nodes.cluster import new_cluster
 
     cluster = new_cluster(tmp_path, postgres, 2)
     ahead, behind = cluster.nodes
@@ -86,7 +86,7 @@ def test_a_time_to_live_is_counted_by_the_clock_of_the_lane_s_node(
 ) -> None:
     """A message lives for ten minutes, whichever node takes it; when its lane moves to a
     node whose clock is twenty minutes ahead, it has expired."""
-    from support.cluster import new_cluster
+    from support.nodes.cluster import new_cluster
 
     cluster = new_cluster(tmp_path, postgres, 2)
     right, ahead = cluster.nodes

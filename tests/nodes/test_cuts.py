@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adversity.waiting import wait_until
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 
 if TYPE_CHECKING:
-    from support.networked_cluster import NetworkedCluster
+    from support.nodes.networked_cluster import NetworkedCluster
 
 pytestmark = [
     pytest.mark.group("postgres"),
@@ -24,7 +24,7 @@ def all_lanes_on(net: "NetworkedCluster", *numbers: int) -> bool:
 
 
 def test_a_node_cut_off_from_the_database_loses_its_lanes(tmp_path: Path) -> None:
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 2) as net:
         cut, other = net.nodes
@@ -52,7 +52,7 @@ def test_a_node_cut_off_from_the_database_loses_its_lanes(tmp_path: Path) -> Non
 
 
 def test_nodes_that_are_cut_off_from_each_other_serve_what_they_have(tmp_path: Path) -> None:
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 2) as net:
         one, two = net.nodes
@@ -77,7 +77,7 @@ def test_nodes_that_are_cut_off_from_each_other_serve_what_they_have(tmp_path: P
 @pytest.mark.slow
 def test_a_node_whose_cable_is_pulled_out(tmp_path: Path) -> None:
     """Nobody hears of it any more: neither the database, nor the others, nor its clients."""
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 3) as net:
         gone, *others = net.nodes
@@ -113,7 +113,7 @@ def test_a_node_cut_off_from_one_of_two_databases_gives_its_lanes_to_another(
     tmp_path: Path,
 ) -> None:
     """It keeps its leases, which are in the other one; lanes 1, 3 and 5 are in the lost one."""
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 2, 2) as net:
         cut, other = net.nodes

@@ -8,10 +8,10 @@ import pytest
 
 from adversity.waiting import wait_until
 from support.json_admin import JsonAdmin
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 
 if TYPE_CHECKING:
-    from support.cluster import TestCluster
+    from support.nodes.cluster import TestCluster
     from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.group("postgres")
@@ -36,7 +36,7 @@ def states(cluster: "TestCluster", node: int = 0) -> list[str]:
 def test_a_lost_database_takes_down_its_own_lanes_only(
     tmp_path: Path, postgres: "PostgresServer", own: "PostgresServer"
 ) -> None:
-    from support.cluster import new_cluster
+    from support.nodes.cluster import new_cluster
 
     with new_cluster(tmp_path, postgres, 2, (own.dsn, postgres.dsn)) as cluster:
         one, two = cluster.nodes
@@ -55,7 +55,7 @@ def test_a_lost_database_takes_down_its_own_lanes_only(
 def test_without_the_cluster_s_database_lanes_rest_until_it_is_back(
     tmp_path: Path, own: "PostgresServer"
 ) -> None:
-    from support.cluster import new_cluster
+    from support.nodes.cluster import new_cluster
 
     with new_cluster(tmp_path, own, 2) as cluster:
         one, two = cluster.nodes

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adversity.waiting import wait_until
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 
 if TYPE_CHECKING:
-    from support.cluster import TestCluster
+    from support.nodes.cluster import TestCluster
 
 pytestmark = pytest.mark.group("postgres")
 

@@ -8,12 +8,12 @@ import pytest
 
 from adversity.waiting import wait_until
 from support.json_admin import JsonAdmin
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 
 if TYPE_CHECKING:
-    from support.network import Network
-    from support.networked_cluster import NetworkedCluster
-    from support.patroni import PatroniPair
+    from support.nodes.network import Network
+    from support.nodes.networked_cluster import NetworkedCluster
+    from support.nodes.patroni import PatroniPair
 
 pytestmark = [
     pytest.mark.group("postgres"),
@@ -26,7 +26,7 @@ KEYS = (None, "a", "b", "c", "d", "e", "f")
 
 @pytest.fixture
 def network() -> Iterator["Network"]:
-    from support.network import Network
+    from support.nodes.network import Network
 
     with Network() as made:
         yield made
@@ -34,7 +34,7 @@ def network() -> Iterator["Network"]:
 
 @pytest.fixture
 def pair(network: "Network") -> Iterator["PatroniPair"]:
-    from support.patroni import patroni_pair
+    from support.nodes.patroni import patroni_pair
 
     with patroni_pair(network) as made:
         yield made
@@ -54,7 +54,7 @@ def test_the_lanes_of_a_database_that_fails_over_come_back(
     tmp_path: Path, network: "Network", pair: "PatroniPair"
 ) -> None:
     """Its primary crashes. Lanes 0, 2 and 4 are in it; the others are served all the time."""
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 2, network=network, first=pair.dsn) as net:
         one, two = net.nodes
@@ -79,7 +79,7 @@ def test_the_machine_of_the_primary_is_lost(
     tmp_path: Path, network: "Network", pair: "PatroniPair", how: str
 ) -> None:
     """Patroni promotes the other when the lease of the primary has ended, which takes 20 s."""
-    from support.networked_cluster import networked_cluster
+    from support.nodes.networked_cluster import networked_cluster
 
     with networked_cluster(tmp_path, 2, network=network, first=pair.dsn) as net:
         one, two = net.nodes

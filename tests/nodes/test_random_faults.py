@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.traffic import Traffic
+from support.nodes.traffic import Traffic
 from support.wall_clock import WallClock
 
 pytestmark = [
@@ -23,8 +23,8 @@ KEYS = (None, "a", "b", "c", "d", "e", "f", "g")
 
 def live_through(directory: Path, count: int) -> None:
     """So many faults, one after the other, under traffic of three kinds."""
-    from support.faults import Faults
-    from support.networked_cluster import networked_cluster
+    from support.nodes.faults import Faults
+    from support.nodes.networked_cluster import networked_cluster
 
     seed = int(os.environ.get("PARTIBUS_SEED") or random.SystemRandom().randrange(2**32))
     print(f"run it again with PARTIBUS_SEED={seed}", flush=True)

@@ -9,7 +9,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from support.json_admin import JsonAdmin
 
 if TYPE_CHECKING:
-    from support.cluster import ClusterNode, TestCluster
+    from support.nodes.cluster import ClusterNode, TestCluster
 
 pytestmark = pytest.mark.group("postgres")
 

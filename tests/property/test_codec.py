@@ -13,8 +13,8 @@ from partibus.amqp.codec.sections import (
     parse_sections,
     split_batch,
 )
-from support.amqp_values import VALUES, same
-from support.section_ids import message_id_and_group_id
+from support.amqp.section_ids import message_id_and_group_id
+from support.amqp.values import VALUES, same
 
 
 @st.composite

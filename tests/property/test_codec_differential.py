@@ -47,8 +47,8 @@ from partibus.amqp.codec.types import (
     ULong,
     UShort,
 )
-from support.amqp_values import BINARIES, ELEMENTS, SCALARS, TEXTS, UUIDS, WORDS, same
-from support.section_ids import message_id_and_group_id
+from support.amqp.section_ids import message_id_and_group_id
+from support.amqp.values import BINARIES, ELEMENTS, SCALARS, TEXTS, UUIDS, WORDS, same
 
 KEYS = st.text(max_size=10)
 TREES = st.recursive(

@@ -29,7 +29,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, SASL_HEADER, encode_frame
 from partibus.amqp.settings import ConnectionSettings
-from support.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
+from support.amqp.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
 
 SERVER = ConnectionSettings(container_id="server", max_frame_size=4096, incoming_window=20)
 

@@ -23,7 +23,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.link import Link
 from partibus.amqp.settings import ConnectionSettings
-from support.engines import of
+from support.amqp.engines import of
 
 proton = pytest.importorskip("proton")
 

@@ -19,7 +19,7 @@ from partibus.fragment.commands import Demand, Detach, Enqueue, Outcome, Settle,
 from partibus.fragment.message import Overlay
 from partibus.message.envelope import to_stored
 from partibus.testing.fragment import Inbox
-from support.gateway_messages import in_session, keyed, plain
+from support.gateway.messages import in_session, keyed, plain
 from support.relays import Relays
 
 PROCESSES = 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.testing.clock import ManualClock
-from support.memory_leases import MemoryLeases, MemoryOwnership
+from support.nodes.memory_leases import MemoryLeases, MemoryOwnership
 
 LANES = 5
 NODES = 3

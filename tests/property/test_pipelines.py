@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from partibus.domain.errors import BusError, ClaimLost
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
-from support.bulk_bench import BulkBench
+from support.fragment.bulk_bench import BulkBench
 
 OWNERS = st.sampled_from(["a", "b"])
 CURSORS = st.sampled_from(["c", "d"])

@@ -14,9 +14,9 @@ from partibus.rules.explain import explain_rule
 from partibus.rules.ruleset import Match, RuleSet, SubscriptionRules
 from partibus.rules.sql_filter import SqlFilter
 from partibus.rules.view import ABSENT, MappingView
-from support import filter_reference as reference
-from support.filter_table import ROWS
-from support.filter_trees import (
+from support.filters import reference
+from support.filters.table import ROWS
+from support.filters.trees import (
     conditions,
     expressions,
     system_properties,

@@ -20,7 +20,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.stages.commands import PublishStages, StageMessages
 from partibus.fragment.stages.state import STAGE_LIFE_MS
 from partibus.message.envelope import to_stored
-from support.gateway_messages import keyed, plain
+from support.gateway.messages import keyed, plain
 from support.relays import Process, Relays
 
 PROCESSES = 3

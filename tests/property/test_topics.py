@@ -18,7 +18,7 @@ from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.topics.selection import Failure, Selection
 from partibus.store.memory import MemoryStore
-from support.topic_bench import TopicBench
+from support.fragment.topic_bench import TopicBench
 
 PLAIN = FragmentSpec(lock_duration_ms=60_000, max_delivery_count=1_000_000)
 WAYS = ("none", "shared", "rewritten", "both", "failed", "failed-beside")

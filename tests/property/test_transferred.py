@@ -24,7 +24,7 @@ from partibus.gateway.namespace import Entity
 from partibus.gateway.transactions.transaction import Transaction
 from partibus.message.envelope import to_stored
 from partibus.testing.fragment import Inbox
-from support.gateway_messages import keyed, plain
+from support.gateway.messages import keyed, plain
 from support.relays import Process, Relays
 
 PROCESSES = 3

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spark.bus import Bus
 
 HERE = Path(__file__).parent
-collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
+collect_ignore_glob = ["test_*.py", "*/test_*.py"] if "spark" in absent_groups() else []
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -14,7 +14,7 @@ from pyspark_servicebus.options import sink_options, source_options
 from pyspark_servicebus.sink.writers import StreamWriter
 from pyspark_servicebus.source.batch_reader import BatchReader
 from spark.bus import Bus
-from spark.driving import Log, Query
+from spark.source.driving import Log, Query
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.sas import with_key
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.over_amqp.readers import PeekReader
-from spark.driving import Log, Query
+from spark.source.driving import Log, Query
 from support.server import ServerProcess
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]

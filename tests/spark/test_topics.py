@@ -11,8 +11,8 @@ from pyspark.sql import functions as f
 from pyspark_servicebus.errors import DataLoss
 from spark import topics
 from spark.bus import FRAGMENTS, Bus, once_each, texts
-from spark.driving import Log, Query
-from spark.test_source import capture, captured, read, stream
+from spark.source.driving import Log, Query
+from spark.source.test_source import capture, captured, read, stream
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
 SENT = [f"{number:06d}" for number in range(30)]

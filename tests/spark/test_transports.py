@@ -18,7 +18,7 @@ from pyspark_servicebus.over_amqp.target import AmqpTarget
 from pyspark_servicebus.sink.delivery import RowMessage
 from spark.amqp_only import AmqpOnly
 from spark.bus import FRAGMENTS, Bus, once_each, texts
-from spark.test_sink import bodies, numbers, write
+from spark.sink.test_sink import bodies, numbers, write
 from spark.test_types import essence, letters
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]

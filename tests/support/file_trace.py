@@ -1,8 +1,8 @@
 """What a process does to its files, as a trace from which losses of power are rebuilt.
 
 Owns the small library that is loaded into a process before the C library, and the way from its
-notes to the operations of `adversity.power_loss`. Promises are lines that the process appends to
-the file `PROMISES` in the traced directory. What is mapped into memory is not seen. Needs a C
+notes to the operations of `adversity.disk.power_loss`. Promises are lines that the process appends
+to the file `PROMISES` in the traced directory. What is mapped into memory is not seen. Needs a C
 compiler, so tests that use it are of the group "wall-clock".
 """
 
@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from adversity.power_loss import (
+from adversity.disk.power_loss import (
     Create,
     Operation,
     Promise,

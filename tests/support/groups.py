@@ -141,7 +141,7 @@ def _has_network() -> bool:
     tools = ("ip", "nsenter", "unshare")
     if os.geteuid() != 0 or not all(map(shutil.which, tools)):
         return False
-    from support.network import can_be_made
+    from support.nodes.network import can_be_made
 
     return can_be_made()
 

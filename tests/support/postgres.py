@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 import psycopg
 
 if TYPE_CHECKING:
-    from support.network import Machine
+    from support.nodes.network import Machine
 
 LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final = {

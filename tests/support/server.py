@@ -70,7 +70,7 @@ class ServerProcess:
 
     def __new__(cls, *_: object) -> Self:
         if cls is ServerProcess and os.environ.get(ON_CLUSTER):
-            from support.cluster_server import ClusterServer
+            from support.nodes.cluster_server import ClusterServer
 
             return super().__new__(ClusterServer)
         return super().__new__(cls)

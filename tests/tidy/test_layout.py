@@ -9,13 +9,13 @@ import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from spark.conftest import LONGEST_FILES
 from support.repository import ROOT, name_of, python_modules
 
 MODULES_MAX = 25
 
 SOURCE = python_modules("src")
 PRODUCT = python_modules("src", "tools", "bench")
-UNIT = [path for path in python_modules("tests") if "unit" in path.relative_to(ROOT).parts]
 EVERY = python_modules("src", "tools", "bench", "tests", "examples")
 
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -38,9 +38,14 @@ def constants(path: Path) -> list[str]:
 
 
 def test_a_folder_holds_few_modules() -> None:
-    counts = Counter(path.parent for path in PRODUCT + UNIT if path.name != "__init__.py")
+    counts = Counter(path.parent for path in EVERY if path.name != "__init__.py")
     crowded = {name_of(folder): count for folder, count in counts.items() if count > MODULES_MAX}
     assert not crowded
+
+
+def test_a_file_that_begins_first_exists() -> None:
+    names = {path.name for path in EVERY if (ROOT / "tests" / "spark") in path.parents}
+    assert names.issuperset(LONGEST_FILES)
 
 
 def test_every_folder_of_the_product_is_a_package() -> None:

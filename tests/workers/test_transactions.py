@@ -14,7 +14,7 @@ from proton import ConnectionException
 
 from adversity.waiting import wait_until
 from conformance.settlement.backstage import Backstage
-from support.proton_transactions import Transaction, taken
+from support.proton.transactions import Transaction, taken
 from support.workers import WorkersServer
 
 pytestmark = pytest.mark.group("proton")

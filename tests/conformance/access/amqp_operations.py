@@ -20,7 +20,7 @@ from conformance.access.holders import LISTEN, SEND
 from conformance.access.stage import SESSION, Stage
 from conformance.settlement.management import Management, Reply, longs
 from partibus.gateway.management import OPERATIONS as OFFERED
-from support.proton_client import LOCK_TOKEN, SEQUENCE_NUMBER, Client
+from support.proton.client import LOCK_TOKEN, SEQUENCE_NUMBER, Client
 
 ALLOWED: Final = "allowed"
 SCHEDULED_TIME: Final = symbol("x-opt-scheduled-enqueue-time")

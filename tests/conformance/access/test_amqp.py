@@ -21,8 +21,8 @@ from conformance.access.holders import HOLDERS, Holder
 from conformance.access.stage import Stage, snapshot
 from partibus.gateway.management import OPERATIONS as OFFERED
 from support.json_admin import JsonAdmin
-from support.proton_client import Client
-from support.proton_tokens import put_token
+from support.proton.client import Client
+from support.proton.tokens import put_token
 from support.server import ServerProcess
 from support.websocket_tunnel import WebSocketTunnel
 

@@ -20,9 +20,9 @@ from conformance.access.stage import Stage, grant
 from conformance.rest.http_bus import HttpBus
 from conformance.settlement.management import Management
 from support.json_admin import JsonAdmin, Refused
-from support.proton_client import Client
-from support.proton_tokens import put_token
-from support.proton_transactions import sender_via
+from support.proton.client import Client
+from support.proton.tokens import put_token
+from support.proton.transactions import sender_via
 from support.sas import sas_token
 from support.server import ServerProcess
 from support.websocket_tunnel import WebSocketTunnel

@@ -13,9 +13,9 @@ from proton import ConnectionException, Delivery, LinkException, Message
 from adversity.waiting import wait_until
 from conformance.rest.http_bus import HttpBus
 from conformance.settlement.management import Management
-from support.proton_client import Client
-from support.proton_tokens import put_token
-from support.proton_transactions import Transaction, refusal, taken
+from support.proton.client import Client
+from support.proton.tokens import put_token
+from support.proton.transactions import Transaction, refusal, taken
 from support.sas import sas_token
 from support.server import ServerProcess
 from support.websocket_tunnel import WebSocketTunnel

@@ -18,7 +18,7 @@ from conformance.settlement.backstage import dead
 from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
 from conformance.settlement.steps import text_properties, until, utc_now
 from support.javascript import scenario
-from support.proton_client import LOCK_TOKEN, Receiver
+from support.proton.client import LOCK_TOKEN, Receiver
 from support.receiving import bodies, collect
 from support.server import ServerProcess
 

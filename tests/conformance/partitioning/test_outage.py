@@ -26,7 +26,7 @@ from conformance.partitioning.partitions import key_of_each, partition_of
 from conformance.partitioning.wire import Wire, keyed, number_of, text
 from conformance.settlement.bus import Bus
 from conformance.settlement.steps import seconds, until, utc_now
-from support.proton_client import LOCK_TOKEN
+from support.proton.client import LOCK_TOKEN
 from support.receiving import collect
 from support.server import ServerProcess
 

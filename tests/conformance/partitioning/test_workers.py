@@ -25,7 +25,7 @@ from conformance.partitioning.wire import Wire, keyed, number_of, text
 from conformance.settlement.backstage import ACTIVE, DEFERRED, SCHEDULED
 from conformance.settlement.namespace import write_queues
 from conformance.settlement.steps import seconds, until, utc_now
-from support.proton_client import LOCK_TOKEN
+from support.proton.client import LOCK_TOKEN
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

@@ -11,7 +11,7 @@ from proton import Delivery, Link, Message, symbol, timestamp
 
 from conformance.partitioning.partitions import partition_of
 from conformance.settlement.backstage import Backstage, text_message
-from support.proton_client import SEQUENCE_NUMBER
+from support.proton.client import SEQUENCE_NUMBER
 from support.server import ServerProcess
 
 PARTITION_KEY: Final = symbol("x-opt-partition-key")

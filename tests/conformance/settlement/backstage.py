@@ -13,7 +13,7 @@ from proton import Message
 
 from adversity.waiting import wait_until
 from conformance.settlement.management import Management
-from support.proton_client import ENQUEUED_TIME, SEQUENCE_NUMBER, Client, symbol
+from support.proton.client import ENQUEUED_TIME, SEQUENCE_NUMBER, Client, symbol
 from support.server import ON_CLUSTER
 
 STATE: Final = symbol("x-opt-message-state")

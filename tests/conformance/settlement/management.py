@@ -13,7 +13,7 @@ from typing import Any
 from proton import UNDESCRIBED, Array, Data, Message, int32, timestamp, uint
 from proton.reactor import AtMostOnce
 
-from support.proton_client import Client
+from support.proton.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

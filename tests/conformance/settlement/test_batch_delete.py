@@ -10,7 +10,7 @@ from proton import Delivery
 
 from conformance.settlement.backstage import DEFERRED, SCHEDULED, Backstage, dead, text_message
 from conformance.settlement.steps import utc_now
-from support.proton_client import symbol
+from support.proton.client import symbol
 
 pytestmark = pytest.mark.group("proton")
 

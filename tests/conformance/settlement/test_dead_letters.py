@@ -15,7 +15,7 @@ from conformance.settlement.backstage import DEFERRED, Backstage, dead, text_mes
 from conformance.settlement.bus import TRANSFER_DEAD_LETTER, Bus
 from conformance.settlement.namespace import Queues, write_queues
 from conformance.settlement.steps import text_properties
-from support.proton_client import ENQUEUED_TIME, SEQUENCE_NUMBER
+from support.proton.client import ENQUEUED_TIME, SEQUENCE_NUMBER
 from support.receiving import collect
 from support.server import ServerProcess
 

@@ -22,7 +22,7 @@ from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
 from conformance.settlement.namespace import Queues
 from conformance.settlement.relay import Relay
 from conformance.settlement.steps import TICK, seconds, until, utc_now
-from support.proton_client import LOCK_TOKEN, Client, SettlesSecond
+from support.proton.client import LOCK_TOKEN, Client, SettlesSecond
 from support.receiving import collect
 from support.server import ServerProcess
 

@@ -22,7 +22,7 @@ from proton import Delivery, Described, Message, symbol, ulong
 from conformance.settlement.backstage import Backstage, text_message
 from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
 from conformance.settlement.namespace import Queues
-from support.proton_client import ENQUEUED_TIME
+from support.proton.client import ENQUEUED_TIME
 from support.receiving import collect
 
 pytestmark = pytest.mark.group("proton")

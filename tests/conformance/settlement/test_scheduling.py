@@ -13,7 +13,7 @@ from conformance.settlement.backstage import ACTIVE, SCHEDULED, Backstage
 from conformance.settlement.bus import Bus
 from conformance.settlement.namespace import Queues
 from conformance.settlement.steps import TICK, seconds, utc_now
-from support.proton_client import ENQUEUED_TIME, SEQUENCE_NUMBER
+from support.proton.client import ENQUEUED_TIME, SEQUENCE_NUMBER
 from support.receiving import bodies, collect
 
 pytestmark = pytest.mark.group("proton")

@@ -22,7 +22,7 @@ from conformance.settlement.backstage import (
 )
 from conformance.settlement.namespace import write_queues
 from conformance.settlement.steps import seconds, utc_now
-from support.proton_client import LOCK_TOKEN, symbol
+from support.proton.client import LOCK_TOKEN, symbol
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

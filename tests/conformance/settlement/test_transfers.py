@@ -18,7 +18,7 @@ from conformance.settlement.bus import Bus
 from conformance.settlement.namespace import Queues
 from conformance.settlement.relay import Relay
 from conformance.settlement.steps import opened
-from support.proton_client import ENQUEUED_TIME, LOCKED_UNTIL, SEQUENCE_NUMBER, Client, symbol
+from support.proton.client import ENQUEUED_TIME, LOCKED_UNTIL, SEQUENCE_NUMBER, Client, symbol
 from support.receiving import bodies, collect
 from support.server import ServerProcess
 

@@ -11,7 +11,7 @@ from proton import Described, int32
 from conformance.rest.http_bus import HttpBus
 from conformance.settlement.management import Management
 from support.management import entry
-from support.proton_client import Client
+from support.proton.client import Client
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

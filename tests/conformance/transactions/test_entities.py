@@ -12,8 +12,8 @@ from conformance.partitioning.partitions import keys_in
 from conformance.partitioning.wire import keyed
 from conformance.settlement.backstage import Backstage, text_message
 from conformance.transactions.namespace import PARTITIONS, Queues
-from support.proton_client import Client
-from support.proton_transactions import (
+from support.proton.client import Client
+from support.proton.transactions import (
     Transaction,
     refusal,
     sender_in_new_session,

@@ -13,8 +13,8 @@ from conformance.settlement.backstage import SCHEDULED, Backstage
 from conformance.settlement.management import Management, Reply, longs, uuids
 from conformance.settlement.steps import utc_now
 from conformance.transactions.namespace import Queues
-from support.proton_client import LOCK_TOKEN
-from support.proton_transactions import Transaction, taken
+from support.proton.client import LOCK_TOKEN
+from support.proton.transactions import Transaction, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

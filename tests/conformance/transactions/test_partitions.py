@@ -10,7 +10,7 @@ from conformance.partitioning.partitions import keys_in, partition_of
 from conformance.partitioning.wire import keyed
 from conformance.settlement.backstage import Backstage, text_message
 from conformance.transactions.namespace import PARTITIONS, Queues
-from support.proton_transactions import Transaction, refusal, taken
+from support.proton.transactions import Transaction, refusal, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

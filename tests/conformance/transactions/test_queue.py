@@ -11,8 +11,8 @@ from proton import Delivery, Message, symbol
 
 from conformance.settlement.backstage import ACTIVE, DEFERRED, Backstage, dead, text_message
 from conformance.transactions.namespace import Queues
-from support.proton_client import LOCK_TOKEN
-from support.proton_transactions import Transaction, refusal, taken
+from support.proton.client import LOCK_TOKEN
+from support.proton.transactions import Transaction, refusal, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

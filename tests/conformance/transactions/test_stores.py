@@ -23,7 +23,7 @@ from conformance.settlement.namespace import write_queues
 from conformance.settlement.steps import until, utc_now
 from conformance.transactions.test_management import InTransaction
 from support.json_admin import JsonAdmin
-from support.proton_transactions import Transaction, refusal, sender_via, taken
+from support.proton.transactions import Transaction, refusal, sender_via, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

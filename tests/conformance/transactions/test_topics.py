@@ -11,7 +11,7 @@ from proton import Delivery
 
 from conformance.partitioning.wire import keyed
 from conformance.settlement.backstage import Backstage
-from support.proton_transactions import Transaction, refusal, taken
+from support.proton.transactions import Transaction, refusal, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

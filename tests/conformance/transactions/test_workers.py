@@ -16,7 +16,7 @@ from conformance.settlement.backstage import Backstage
 from conformance.settlement.namespace import write_queues
 from conformance.settlement.steps import utc_now
 from conformance.transactions.test_management import InTransaction
-from support.proton_transactions import Transaction, taken
+from support.proton.transactions import Transaction, taken
 from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")

@@ -30,7 +30,7 @@ from partibus.message.view import StoredView
 from partibus.rest.message import decode_message
 from partibus.rest.property_headers import write_headers
 from partibus.rules.view import SYSTEM_NAMES
-from support.gateway_messages import in_session, keyed, plain, scheduled, via
+from support.gateway.messages import in_session, keyed, plain, scheduled, via
 
 NOW_MS: Final = 1_700_000_000_000
 TOKEN: Final = uuid.UUID(int=7)

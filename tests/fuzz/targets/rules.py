@@ -10,8 +10,8 @@ from partibus.rules.check import check_rule
 from partibus.rules.errors import EvaluationError, RuleRefused
 from partibus.rules.explain import explain_rule
 from partibus.rules.sql_filter import SqlFilter
-from support.filter_messages import MESSAGES
-from support.filter_table import COMPARISON
+from support.filters.messages import MESSAGES
+from support.filters.table import COMPARISON
 
 PARAMETERS: Final = {"@a": 1, "@b": "text", "@c": 2.5, "@d": True}
 OUTCOMES: Final = {True: "true", False: "false", None: "unknown"}

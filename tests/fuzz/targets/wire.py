@@ -30,7 +30,7 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.listener.tcp import AmqpProtocol
 from partibus.listener.upgrade import answer
 from partibus.listener.websocket import WebSocketProtocol
-from support.engines import attach_fields, frame
+from support.amqp.engines import attach_fields, frame
 
 SERVER: Final = ConnectionSettings(container_id="server", max_frame_size=4096, incoming_window=20)
 CLIENT: Final = ConnectionSettings(container_id="client", hostname="bus", max_frame_size=4096)

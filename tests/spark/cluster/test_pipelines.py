@@ -32,7 +32,7 @@ from spark.cluster.reconciling import (
     pipeline_bus,
 )
 from spark.cluster.submitted import submit
-from spark.pipelines.captures import check, plain_rows, table_rows
+from spark.pipelines.lake.captures import check, plain_rows, table_rows
 
 pytestmark = [
     pytest.mark.group("spark"),

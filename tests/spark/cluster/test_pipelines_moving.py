@@ -25,8 +25,8 @@ from spark.cluster.reconciling import (
     reference,
 )
 from spark.cluster.submitted import submit
-from spark.pipelines.captures import table_rows
-from spark.pipelines.letters import Letter, Letters
+from spark.pipelines.lake.captures import table_rows
+from spark.pipelines.triage.letters import Letter, Letters
 
 pytestmark = [
     pytest.mark.group("spark"),

@@ -20,8 +20,8 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.sink.delivery import RowMessage, Target
 from spark.nodes.balancer import Balancer
-from support.cluster import ClusterNode, TestCluster
 from support.json_admin import JsonAdmin
+from support.nodes.cluster import ClusterNode, TestCluster
 from support.postgres import PostgresServer, new_database
 
 QUEUES: Final = 20

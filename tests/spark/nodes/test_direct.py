@@ -10,8 +10,8 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pyspark_servicebus.options import sink_options
 from pyspark_servicebus.sink.writers import BatchWriter
-from spark.driving import Log, Query
 from spark.nodes.stand import Stand
+from spark.source.driving import Log, Query
 
 pytestmark = [
     pytest.mark.group("spark"),

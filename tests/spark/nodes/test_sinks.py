@@ -9,9 +9,9 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.options import sink_options
 from pyspark_servicebus.sink.writers import BatchWriter
-from spark.driving import Log, Query
 from spark.nodes.stand import FRAGMENTS, Stand, check
-from support.cluster import ClusterNode
+from spark.source.driving import Log, Query
+from support.nodes.cluster import ClusterNode
 
 pytestmark = [
     pytest.mark.group("spark"),

@@ -9,9 +9,9 @@ import pytest
 from adversity.waiting import wait_until
 from pyspark_servicebus import bus as bulk
 from spark.bus import once_each, texts
-from spark.driving import Log, Query
 from spark.nodes.stand import LONG_S, Stand
-from support.cluster import ClusterNode
+from spark.source.driving import Log, Query
+from support.nodes.cluster import ClusterNode
 
 pytestmark = [
     pytest.mark.group("spark"),

@@ -18,7 +18,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER
 from partibus.amqp.settings import ConnectionSettings
-from support.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
+from support.amqp.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
 
 BEGIN = [None, UInt(0), UInt(1000), UInt(1000)]
 CLOSE = 0x18

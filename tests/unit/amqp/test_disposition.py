@@ -8,7 +8,7 @@ from partibus.amqp.codec.types import UInt
 from partibus.amqp.delivery import ACCEPTED, RELEASED, Accepted, Rejected, rejected
 from partibus.amqp.disposition import PendingDispositions, decode_disposition, encode_disposition
 from partibus.amqp.errors import AmqpError
-from support.engines import parse_frames
+from support.amqp.engines import parse_frames
 
 
 def decode(body: bytes, tails=None):

@@ -1,7 +1,7 @@
 """A detach that the owner of a link answers itself, when what it means is done."""
 
 from partibus.amqp.events import AttachReceived, DetachReceived
-from support.engines import Peers
+from support.amqp.engines import Peers
 
 
 def test_the_owner_answers_in_its_own_time() -> None:

@@ -19,7 +19,7 @@ from partibus.amqp.events import (
 from partibus.amqp.framing import encode_frame
 from partibus.amqp.settings import TRANSFERS_WITHOUT_CREDIT_MAX
 from partibus.amqp.terminus import encode_source, encode_target
-from support.engines import Peers, RawPeer, attach_fields, frame, of
+from support.amqp.engines import Peers, RawPeer, attach_fields, frame, of
 
 ATTACH = 0x12
 DETACH = 0x16

@@ -13,7 +13,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, FRAME_SASL, SASL_HEADER, encode_frame
 from partibus.amqp.settings import ConnectionSettings
-from support.engines import Peers, RawPeer, frame, of, parse_frames
+from support.amqp.engines import Peers, RawPeer, frame, of, parse_frames
 
 
 def sasl_frame(code, *fields):

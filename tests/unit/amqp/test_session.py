@@ -17,7 +17,7 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.settings import LINKS_PER_CONNECTION_MAX, ConnectionSettings
-from support.engines import Peers, RawPeer, attach_fields, frame, of
+from support.amqp.engines import Peers, RawPeer, attach_fields, frame, of
 
 END = 0x17
 FLOW = 0x13

@@ -12,7 +12,7 @@ from partibus.amqp.delivery import TransactionalState, transactional_state
 from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived, TransferRefused
 from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, FRAME_OVERHEAD_BYTES, ConnectionSettings
 from partibus.amqp.transfer import decode_transfer
-from support.engines import Peers, RawPeer, frame, of, parse_frames
+from support.amqp.engines import Peers, RawPeer, frame, of, parse_frames
 
 BATCH_FORMAT = 0x80013700
 

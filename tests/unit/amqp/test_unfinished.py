@@ -10,7 +10,7 @@ from partibus.amqp.settings import (
     UNFINISHED_MS_MAX,
     UNFINISHED_STEP_BYTES,
 )
-from support.engines import RawPeer, frame
+from support.amqp.engines import RawPeer, frame
 
 
 @pytest.fixture

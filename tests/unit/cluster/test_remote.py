@@ -33,7 +33,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import MessageState, NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import Delivered, FragmentBench, Inbox, Ports
-from support.far_side import FarSide
+from support.nodes.far_side import FarSide
 
 LOCK_MS = 10_000
 STORE = 3

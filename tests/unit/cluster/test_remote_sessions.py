@@ -26,7 +26,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench, Ports, SessionInbox
-from support.far_side import FarSide
+from support.nodes.far_side import FarSide
 
 LOCK_MS = 10_000
 

@@ -4,7 +4,7 @@ import asyncio
 
 from partibus.control.ownership import LEASE_MS, RENEW_MS, SERVE_MS, NodeAddress, Ownership
 from partibus.testing.clock import ManualClock
-from support.memory_leases import MemoryLeases, MemoryOwnership
+from support.nodes.memory_leases import MemoryLeases, MemoryOwnership
 
 
 class Cluster:

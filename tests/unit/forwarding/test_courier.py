@@ -12,7 +12,7 @@ from partibus.fragment.message import NewMessage
 from partibus.fragment.outbox.commands import Transfer
 from partibus.message.envelope import to_stored
 from partibus.store.interface import Ref
-from support.gateway_messages import in_session, keyed, plain
+from support.gateway.messages import in_session, keyed, plain
 from support.relays import Process, Relays
 
 SHUT = EntityStatus.SEND_DISABLED

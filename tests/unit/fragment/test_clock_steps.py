@@ -9,8 +9,8 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.stages.state import STAGE_LIFE_MS
 from partibus.fragment.upkeep.usage import idle_ms
 from partibus.testing.fragment import FragmentBench
-from support.bulk_bench import BulkBench
-from support.stages_bench import StageBench
+from support.fragment.bulk_bench import BulkBench
+from support.fragment.stages_bench import StageBench
 
 HOUR_MS = 3_600_000
 LOCK_MS = 30_000

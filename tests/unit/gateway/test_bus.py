@@ -20,7 +20,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD, Profile
 from partibus.gateway.links.inbound import CREDIT
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import keyed, plain
+from support.gateway.messages import keyed, plain
 
 PARTITIONED = QueueSpec(enable_partitioning=True, fragments=4)
 

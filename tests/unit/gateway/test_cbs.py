@@ -19,7 +19,7 @@ from partibus.client.cbs import sas_token
 from partibus.control.access.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME
 from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 def token(client: ClientBench, resource: str, expires_ms: int) -> str:

@@ -9,7 +9,7 @@ from partibus.gateway.fault_injection import ClientFaults
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 RTT_MS = 70
 STORE_MS = 10

@@ -28,7 +28,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.gateway.links.inbound import BATCH_FORMAT
 from partibus.message.envelope import to_stored
 from partibus.testing.bus import BusBench, ClientBench
-from support.far_side import FarSide
+from support.nodes.far_side import FarSide
 
 PLAIN = QueueSpec(requires_duplicate_detection=True)
 PARTITIONED = QueueSpec(requires_duplicate_detection=True, enable_partitioning=True, fragments=4)

@@ -17,8 +17,8 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.fragment import Ports
-from support.far_side import FarSide
-from support.gateway_messages import keyed, plain
+from support.gateway.messages import keyed, plain
+from support.nodes.far_side import FarSide
 
 PARTITIONED = QueueSpec(enable_partitioning=True, fragments=4)
 

@@ -7,7 +7,7 @@ from partibus.amqp.events import CloseReceived, DispositionReceived
 from partibus.gateway.fault_injection import Throttle
 from partibus.gateway.links.inbound import CREDIT
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 def outcomes(client: ClientBench) -> list[object]:

@@ -10,8 +10,8 @@ from partibus.gateway.links.inbound import CREDIT
 from partibus.gateway.memory_account import FAIR_BYTES, WINDOW_MIN, Share
 from partibus.gateway.reading_turns import LARGE_READ_BYTES
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
-from support.transaction_bench import TransactionClient
+from support.gateway.messages import plain
+from support.gateway.transaction_bench import TransactionClient
 
 LIMIT = 1_000_000
 LARGE = LARGE_READ_BYTES

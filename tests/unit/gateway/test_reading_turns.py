@@ -15,7 +15,7 @@ from partibus.gateway.reading_turns import (
     TURN_WORK,
 )
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 READ_BYTES = 256 * 1024
 """The most that the loop takes from a socket at once."""

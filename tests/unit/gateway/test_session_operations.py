@@ -12,8 +12,8 @@ from partibus.domain.limits import SELFHOST
 from partibus.domain.partition_key import fragment_index
 from partibus.gateway.operations.sessions import TIME_MAX_MS
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
-from support.session_clients import (
+from support.gateway.messages import plain
+from support.gateway.session_clients import (
     Management,
     accept,
     bodies,

@@ -29,9 +29,8 @@ from partibus.fragment.handle import Fragment
 from partibus.gateway.links.session import LOST_NOTICE_MS
 from partibus.gateway.operations.sessions import TIME_MAX_MS
 from partibus.testing.bus import BusBench, ClientBench
-from support.far_side import FarSide
-from support.gateway_messages import in_session, plain
-from support.session_clients import (
+from support.gateway.messages import in_session, plain
+from support.gateway.session_clients import (
     Management,
     accept,
     bodies,
@@ -41,6 +40,7 @@ from support.session_clients import (
     receive,
     send,
 )
+from support.nodes.far_side import FarSide
 
 LOCK_MS = 30_000
 SPEC = QueueSpec(requires_session=True, lock_duration_ms=LOCK_MS)

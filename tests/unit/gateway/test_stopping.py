@@ -3,7 +3,7 @@
 from partibus.amqp.delivery import Accepted
 from partibus.amqp.events import CloseReceived, DispositionReceived, TransferReceived
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 def accepted(client: ClientBench) -> int:

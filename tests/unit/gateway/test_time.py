@@ -10,8 +10,8 @@ from partibus.amqp.framing import EMPTY_FRAME
 from partibus.gateway.gateway import WAKE_INTERVAL_MS_MIN
 from partibus.server.clock_watch import LOOK_MS
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
-from support.transaction_bus import TransactionClient
+from support.gateway.messages import plain
+from support.gateway.transaction_bus import TransactionClient
 
 HOUR_MS = 3_600_000
 steps = pytest.mark.parametrize("step_ms", [2 * HOUR_MS, -2 * HOUR_MS])

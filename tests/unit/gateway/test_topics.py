@@ -28,8 +28,15 @@ from partibus.gateway.operations.rules import (
     TRUE_FILTER,
 )
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import plain
-from support.session_clients import Management, bodies, detach_condition, outcomes, receive, send
+from support.gateway.messages import plain
+from support.gateway.session_clients import (
+    Management,
+    bodies,
+    detach_condition,
+    outcomes,
+    receive,
+    send,
+)
 
 A = "news/Subscriptions/a"
 B = "news/Subscriptions/b"

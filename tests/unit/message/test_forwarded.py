@@ -19,7 +19,7 @@ from partibus.message.envelope import (
 )
 from partibus.message.forwarded import Hop, to_forwarded
 from partibus.message.overlay import overlay_pairs
-from support.gateway_messages import in_session, keyed, plain
+from support.gateway.messages import in_session, keyed, plain
 
 
 def annotations_of(body: bytes, sequence: int = 9, overlay: Overlay | None = None) -> dict:  # type: ignore[type-arg]

@@ -7,8 +7,8 @@ from partibus.rules.check import check_rule
 from partibus.rules.errors import EvaluationError, FilterError
 from partibus.rules.ruleset import Match, RuleSet, SubscriptionRules
 from partibus.rules.sql_filter import SqlFilter
-from support.filter_messages import MESSAGES
-from support.filter_table import ERROR, REFUSED, ROWS
+from support.filters.messages import MESSAGES
+from support.filters.table import ERROR, REFUSED, ROWS
 
 
 def parameters() -> list[object]:

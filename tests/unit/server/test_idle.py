@@ -16,7 +16,7 @@ from partibus.message.envelope import to_stored
 from partibus.server.idle import SWEEP_MS, IdleWatch
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.local_namespace import LocalNamespace
-from support.gateway_messages import in_session, plain
+from support.gateway.messages import in_session, plain
 
 IDLE_MS = 5 * MINUTE_MS
 FLEETING = QueueSpec(auto_delete_on_idle_ms=IDLE_MS)

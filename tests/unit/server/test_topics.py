@@ -16,7 +16,7 @@ from partibus.fragment.commands import Enqueue
 from partibus.message.envelope import to_stored
 from partibus.server.config import ServeSettings
 from partibus.server.node import Node
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 PARTED = TopicSpec(enable_partitioning=True, fragments=4)
 

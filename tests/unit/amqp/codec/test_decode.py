@@ -32,7 +32,7 @@ from partibus.amqp.codec.types import (
     ULong,
     UShort,
 )
-from support.amqp_values import same
+from support.amqp.values import same
 
 CONSTRUCTORS = [
     ("40", None),

@@ -20,8 +20,8 @@ from partibus.amqp.codec.sections import (
     split_batch,
 )
 from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp, UInt, ULong
-from support.amqp_values import same
-from support.section_ids import message_id_and_group_id
+from support.amqp.section_ids import message_id_and_group_id
+from support.amqp.values import same
 
 
 def section(code: int, value: object) -> bytes:

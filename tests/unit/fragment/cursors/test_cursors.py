@@ -6,7 +6,7 @@ from partibus.domain.errors import EntityNotFound, StoreUnavailable
 from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
-from support.bulk_bench import BulkBench
+from support.fragment.bulk_bench import BulkBench
 
 SPEC = FragmentSpec(lock_duration_ms=30_000, max_delivery_count=3)
 

@@ -22,7 +22,7 @@ from partibus.fragment.stages.departures import DEPARTURE_MESSAGES_MAX, OUTBOX_M
 from partibus.fragment.stages.state import STAGE_LIFE_MS, Writer
 from partibus.fragment.upkeep.usage import is_in_use
 from partibus.store.memory import MemoryStore
-from support.stages_bench import StageBench, StageReply
+from support.fragment.stages_bench import StageBench, StageReply
 
 SPEC = FragmentSpec(lock_duration_ms=10_000, max_delivery_count=10, path="home")
 

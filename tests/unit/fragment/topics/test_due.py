@@ -12,7 +12,7 @@ from partibus.fragment.topics import due
 from partibus.fragment.topics.selection import NOBODY, Selection
 from partibus.store.interface import ReadDone, Ref
 from partibus.store.memory import MemoryStore
-from support.topic_bench import PLAIN, TopicBench
+from support.fragment.topic_bench import PLAIN, TopicBench
 
 A, B, C = 2, 3, 4
 LATER_MS = 10_000

@@ -18,7 +18,7 @@ from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.topics.selection import NOBODY, Failure, Selection
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Inbox, SessionInbox
-from support.topic_bench import PLAIN, TopicBench
+from support.fragment.topic_bench import PLAIN, TopicBench
 
 SESSIONS = replace(PLAIN, requires_session=True)
 A, B, C = 2, 3, 4

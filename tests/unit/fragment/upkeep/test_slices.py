@@ -11,7 +11,7 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.upkeep.slices import SLICE, Allowance
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench
-from support.topic_bench import TopicBench
+from support.fragment.topic_bench import TopicBench
 
 SPEC = FragmentSpec(lock_duration_ms=30_000, max_delivery_count=3, path="q")
 MANY = 10

@@ -22,7 +22,7 @@ from partibus.domain.rights import ALL_RIGHTS, Rights
 from partibus.gateway.gateway import SWEEP_INTERVAL_MS
 from partibus.gateway.links.session_filter import SESSION_FILTER
 from partibus.testing.bus import BusBench, ClientBench
-from support.gateway_messages import in_session, plain
+from support.gateway.messages import in_session, plain
 
 PARTITIONED = QueueSpec(enable_partitioning=True, fragments=4)
 NOT_FOUND = "amqp:not-found"

@@ -9,8 +9,8 @@ from partibus.amqp.link import Link
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.domain.entity import QueueSpec
 from partibus.testing.bus import BusBench, ClientBench
-from support.session_clients import bodies, outcomes, receive
-from support.transaction_bench import TransactionClient
+from support.gateway.session_clients import bodies, outcomes, receive
+from support.gateway.transaction_bench import TransactionClient
 
 pytestmark = pytest.mark.rule("AMQ-6")
 

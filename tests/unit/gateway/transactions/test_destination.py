@@ -11,9 +11,9 @@ from partibus.amqp.terminus import encode_source, encode_target
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.fragment.commands import SubQueueType
 from partibus.message.envelope import STORED_VERSION, Stored
-from support.gateway_messages import in_session, keyed, plain, scheduled, via
-from support.transaction_bench import refused, with_state
-from support.transaction_bus import TransactionBus, is_taken, key_of_fragment
+from support.gateway.messages import in_session, keyed, plain, scheduled, via
+from support.gateway.transaction_bench import refused, with_state
+from support.gateway.transaction_bus import TransactionBus, is_taken, key_of_fragment
 
 INVALID_OPERATION = "amqp:not-allowed"
 TRANSFER_DEAD_LETTERS = "$Transfer/$DeadLetterQueue"

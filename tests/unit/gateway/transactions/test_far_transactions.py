@@ -7,9 +7,9 @@ from partibus.amqp.delivery import Accepted, TransactionalState
 from partibus.cluster.remote import RemoteFragment
 from partibus.fragment.handle import LocalFragment
 from partibus.testing.bus import BusBench
-from support.far_side import FarSide
-from support.gateway_messages import plain, scheduled
-from support.transaction_bench import TransactionClient, refused
+from support.gateway.messages import plain, scheduled
+from support.gateway.transaction_bench import TransactionClient, refused
+from support.nodes.far_side import FarSide
 
 
 class Far:

@@ -7,9 +7,14 @@ from partibus.amqp.delivery import Accepted
 from partibus.amqp.events import DetachReceived
 from partibus.client.cbs import sas_token
 from partibus.domain.partition_key import fragment_index
-from support.gateway_messages import in_session, keyed, plain, via
-from support.transaction_bench import refused
-from support.transaction_bus import TRANSFER_DESTINATION, TransactionBus, is_taken, key_of_fragment
+from support.gateway.messages import in_session, keyed, plain, via
+from support.gateway.transaction_bench import refused
+from support.gateway.transaction_bus import (
+    TRANSFER_DESTINATION,
+    TransactionBus,
+    is_taken,
+    key_of_fragment,
+)
 
 INVALID_OPERATION = "amqp:not-allowed"
 

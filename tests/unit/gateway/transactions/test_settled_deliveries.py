@@ -5,9 +5,9 @@ import pytest
 from partibus.amqp.delivery import ACCEPTED, transactional_state
 from partibus.amqp.link import Link
 from partibus.testing.bus import BusBench
-from support.gateway_messages import plain
-from support.session_clients import bodies, outcomes, receive
-from support.transaction_bench import TransactionClient
+from support.gateway.messages import plain
+from support.gateway.session_clients import bodies, outcomes, receive
+from support.gateway.transaction_bench import TransactionClient
 
 pytestmark = pytest.mark.rule("TXN-20")
 

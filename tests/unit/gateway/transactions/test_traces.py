@@ -10,8 +10,8 @@ from partibus.amqp.delivery import Accepted
 from partibus.domain.errors import TransactionRolledBack
 from partibus.gateway.tracing import EndedSpan, Operation, Tracing
 from partibus.message.trace_context import TraceContext
-from support.gateway_messages import plain
-from support.transaction_bus import TransactionBus, is_taken
+from support.gateway.messages import plain
+from support.gateway.transaction_bus import TransactionBus, is_taken
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

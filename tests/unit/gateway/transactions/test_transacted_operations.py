@@ -12,8 +12,8 @@ from partibus.amqp.delivery import Accepted
 from partibus.amqp.events import TransferReceived
 from partibus.domain.entity import QueueSpec
 from partibus.testing.bus import BusBench
-from support.gateway_messages import keyed, plain, scheduled
-from support.transaction_bench import TransactionClient, refused
+from support.gateway.messages import keyed, plain, scheduled
+from support.gateway.transaction_bench import TransactionClient, refused
 
 UUID_CODE = 0x98
 

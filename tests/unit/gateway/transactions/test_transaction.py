@@ -17,8 +17,8 @@ from partibus.domain.limits import BASIC
 from partibus.gateway.links.inbound import BATCH_FORMAT, CREDIT
 from partibus.gateway.transactions.open_transactions import OPEN_MAX
 from partibus.testing.bus import BusBench
-from support.gateway_messages import plain
-from support.transaction_bench import (
+from support.gateway.messages import plain
+from support.gateway.transaction_bench import (
     TransactionClient,
     declare_message,
     refused,

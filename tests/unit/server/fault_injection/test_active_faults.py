@@ -5,7 +5,7 @@ from partibus.amqp.events import CloseReceived, IncomingSettled, TransferReceive
 from partibus.server.fault_injection.active_faults import KILL_DELAY_MS, ActiveFaults
 from partibus.store.interface import StoreState
 from partibus.testing.bus import BusBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 class Bench:

@@ -13,7 +13,7 @@ from partibus.server.nodes.lane_keeping import LaneKeeping
 from partibus.server.nodes.reach import Reach
 from partibus.store.interface import StoreState
 from partibus.testing.clock import ManualClock
-from support.memory_leases import MemoryLeases, MemoryOwnership
+from support.nodes.memory_leases import MemoryLeases, MemoryOwnership
 
 
 class FakeAlarms:

@@ -18,7 +18,7 @@ from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import COUNTS, Inspection
 from partibus.testing.bus import BusBench
 from partibus.testing.local_namespace import LocalNamespace
-from support.gateway_messages import keyed, plain
+from support.gateway.messages import keyed, plain
 
 PATH = "/$partibus/entities"
 

@@ -8,7 +8,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.live_sample import AGE_MS_MAX, BUSY_MS, LiveSample
 from partibus.testing.bus import BusBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 class Watch:

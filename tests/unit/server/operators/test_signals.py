@@ -8,7 +8,7 @@ from partibus.server.operators.changed_fragments import ChangedFragments, Change
 from partibus.server.operators.inspection import Inspection
 from partibus.server.operators.signals import OwnSignals, SignalService
 from partibus.testing.bus import BusBench
-from support.gateway_messages import plain
+from support.gateway.messages import plain
 
 
 class Counted:

@@ -1,0 +1,1 @@
+"""Benches for tests of fragments: queues of pipelines, writers that stage, topics."""

@@ -1,0 +1,1 @@
+"""Clusters in tests: nodes, their networks and databases, faults, traffic, and books of it."""

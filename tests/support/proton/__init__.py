@@ -1,0 +1,1 @@
+"""Generic clients on Qpid Proton: the protocol, tokens on `$cbs`, and transactions."""
