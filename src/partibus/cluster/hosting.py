@@ -82,12 +82,12 @@ class Host:
 
     def __init__(
         self,
-        outbox: PeerWriter,
+        writer: PeerWriter,
         find: Callable[[int], Fragment | None],
         answer: Answerer,
         store_facts: Callable[[], Sequence[StoreFacts]] = tuple,
     ) -> None:
-        self._outbox = outbox
+        self._writer = writer
         self._find = find
         self._answer = answer
         self._store_facts = store_facts
@@ -122,7 +122,7 @@ class Host:
     def post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
         """Answer, unless the far process is gone."""
         if not self.is_closed:
-            self._outbox.post(row, byte_count)
+            self._writer.post(row, byte_count)
 
     def unsendable(self, row: Row) -> None:
         """A row could not be encoded: answer its request, or return its messages."""

@@ -101,7 +101,7 @@ class FarBroker:
         self._scheduler = scheduler
         self.absence = f"{self.name}, which runs it, cannot be reached. Try again."
         """Why requests fail while there is no connection."""
-        self._outbox: PeerWriter | None = None
+        self._writer: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
         self.live_bytes: dict[int, int] = {}
         """The live bytes of the far process's stores, as of its last answer, by their numbers."""
@@ -134,7 +134,7 @@ class FarBroker:
     @property
     def is_connected(self) -> bool:
         """Whether the far process is reachable."""
-        return self._outbox is not None
+        return self._writer is not None
 
     @property
     def is_at_rest(self) -> bool:
@@ -143,13 +143,13 @@ class FarBroker:
 
     def is_available(self, store: int) -> bool:
         """Whether a store of the far process accepts messages, as far as is known here."""
-        outbox = self._outbox
-        return outbox is not None and store not in self._stores_down and not outbox.is_full
+        writer = self._writer
+        return writer is not None and store not in self._stores_down and not writer.is_full
 
     @property
     def _reach(self) -> str:
         """Why commands cannot reach the far process, as the middle of a sentence."""
-        if self._outbox is not None and self._outbox.is_full:
+        if self._writer is not None and self._writer.is_full:
             return (
                 f"{self.name}, which runs it, processes messages more slowly than they "
                 "are sent, and too many are already waiting. Send more slowly and try "
@@ -167,17 +167,17 @@ class FarBroker:
 
     # --- start and end ------------------------------------------------------------------
 
-    def connected(self, outbox: PeerWriter) -> None:
+    def connected(self, writer: PeerWriter) -> None:
         """It is reachable, and knows nothing of earlier requests."""
         self._answer_later()
-        self._outbox = outbox
+        self._writer = writer
         self._stores_down = frozenset()
         for far in list(self._consumers.values()):
             far.consumer.receiver.resumed()
 
     def disconnected(self, unsent: Iterable[Row]) -> None:
         """It is unreachable; `unsent` are the rows that were certainly never sent."""
-        self._outbox = None
+        self._writer = None
         pending, self._pending = self._pending, {}
         self._unanswered.clear()
         never_sent = {row[1] for row in unsent if is_request(row)}
@@ -235,18 +235,18 @@ class FarBroker:
     def submit(self, fragment_id: int, command: Command) -> None:
         """Submit a command."""
         encode = ENCODERS.get(type(command))
-        outbox = self._outbox
+        writer = self._writer
         if encode is None:
             self._submit_of_consumer(command)
             return
         byte_count = ROW_BYTES
         if isinstance(command, Enqueue | Transact | Transfer):
             byte_count += command.byte_count
-            if outbox is not None and outbox.is_full:
-                outbox = None
+            if writer is not None and writer.is_full:
+                writer = None
         elif isinstance(command, SetSessionState):
             byte_count += len(command.state or b"")
-        if outbox is None:
+        if writer is None:
             self._soon(partial(fail, command, self._unavailable()))
             return
         number = 0
@@ -254,7 +254,7 @@ class FarBroker:
             number = self._next_number
             self._next_number = number + 1
             self._pending[number] = command
-        outbox.post(encode(command, number, fragment_id), byte_count)
+        writer.post(encode(command, number, fragment_id), byte_count)
 
     def consumer(
         self, fragment_id: int, receiver: Receiver, subqueue: SubQueueType, deletes: bool
@@ -284,9 +284,9 @@ class FarBroker:
             self._demand(self._consumers[command.consumer], command)
         elif isinstance(command, Interest):
             far = self._consumers[command.consumer]
-            outbox = self._open(far)
-            if outbox is not None:
-                outbox.post((INTEREST, far.number), ROW_BYTES)
+            writer = self._open(far)
+            if writer is not None:
+                writer.post((INTEREST, far.number), ROW_BYTES)
         elif isinstance(command, AcceptSession):
             self._accept(self._consumers[command.consumer], command)
         elif isinstance(command, Detach):
@@ -295,33 +295,33 @@ class FarBroker:
             raise AssertionError(f"{type(command).__name__} is not for a far fragment")
 
     def _demand(self, far: FarConsumer, command: Demand) -> None:
-        outbox = self._open(far)
-        if outbox is not None:
+        writer = self._open(far)
+        if writer is not None:
             far.is_draining = command.drain
-            outbox.post((DEMAND, far.number, command.limit - far.base, command.drain), ROW_BYTES)
+            writer.post((DEMAND, far.number, command.limit - far.base, command.drain), ROW_BYTES)
         elif command.drain:
             self._soon(far.consumer.receiver.drained)
 
     def _accept(self, far: FarConsumer, command: AcceptSession) -> None:
         """Receivers that wait for any session ask again when the far process is back."""
-        outbox = self._open(far)
-        if outbox is not None:
+        writer = self._open(far)
+        if writer is not None:
             mode = (command.is_exclusive, command.takes_over)
             row = (ACCEPT, far.number, command.session_id, command.waits, *mode)
-            outbox.post(row, ROW_BYTES)
+            writer.post(row, ROW_BYTES)
         elif command.session_id is not None or not command.waits:
             receiver = command.consumer.session_receiver
             self._soon(partial(receiver.not_accepted, self._unavailable()))
 
     def _open(self, far: FarConsumer) -> PeerWriter | None:
         """Make the receiver known to the far process; None when that is unreachable."""
-        outbox = self._outbox
-        if outbox is not None and not far.is_open:
+        writer = self._writer
+        if writer is not None and not far.is_open:
             consumer = far.consumer
             far.is_open = True
             far.base = consumer.sent
-            outbox.post(self._open_row(far, consumer), ROW_BYTES)
-        return outbox
+            writer.post(self._open_row(far, consumer), ROW_BYTES)
+        return writer
 
     def _open_row(self, far: FarConsumer, consumer: Consumer) -> Row:
         if isinstance(consumer, SessionConsumer):
@@ -330,9 +330,9 @@ class FarBroker:
 
     def _leave(self, far: FarConsumer) -> None:
         """Messages may still be in flight to it, so it is kept until the far process confirms."""
-        if far.is_open and self._outbox is not None:
+        if far.is_open and self._writer is not None:
             far.is_leaving = True
-            self._outbox.post((DETACH, far.number), ROW_BYTES)
+            self._writer.post((DETACH, far.number), ROW_BYTES)
         else:
             self._forget(far)
 

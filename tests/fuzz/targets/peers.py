@@ -46,7 +46,7 @@ class _Transport:
     def set_write_buffer_limits(self, _high: int, _low: int) -> None: ...
 
 
-class _Outbox:
+class _Writer:
     """Where answers go."""
 
     is_full = False
@@ -92,12 +92,12 @@ def requests(data: bytes) -> None:
     """What a far process asks of the fragments here: one that is there, and others."""
     if not data:
         return
-    outbox = _Outbox()
+    writer = _Writer()
     there: Any = _Fragment()
-    host = Host(outbox, lambda number: there if number == 1 else None, lambda _n, _p: b"{}")
+    host = Host(writer, lambda number: there if number == 1 else None, lambda _n, _p: b"{}")
     _feed(data, host.receive)
     host.close()
-    assert outbox.byte_count < UNSENT_MAX, "a few bytes are answered by very many"
+    assert writer.byte_count < UNSENT_MAX, "a few bytes are answered by very many"
 
 
 def answers(data: bytes) -> None:
@@ -106,8 +106,8 @@ def answers(data: bytes) -> None:
         return
     scheduler = ManualScheduler(ManualClock())
     far = FarBroker(1, scheduler)
-    outbox = _Outbox()
-    far.connected(outbox)
+    writer = _Writer()
+    far.connected(writer)
     far.submit(1, Peek(Ports(), SubQueueType.MAIN, 0, 10, 1 << 18, None))
     far.consumer(1, Inbox(), SubQueueType.MAIN, False)
     _feed(data, far.receive)
