@@ -37,7 +37,7 @@ HOT: Final = {
     "domain": "histogram sequence",
     "fragment": (
         "broker changes checkpointing commands effects feature handle machine message paging"
-        " ports records refusing replay snapshot state table_snapshot tally word_map"
+        " ports records replay snapshot state table_snapshot tally word_map"
     ),
     "fragment.claims": "behaviour changes commands feature records state",
     "fragment.cursors": "behaviour changes commands feature retention",

@@ -20,7 +20,6 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import Held
-from partibus.fragment.refusing import fail
 from partibus.gateway.namespace import Namespace
 from partibus.server.fragment_specs import fragment_spec
 from partibus.store.interface import StoreState
@@ -104,7 +103,7 @@ class FarPort:
     def lose(self) -> None:
         """The process that was asked is gone."""
         self._command.port = self._port
-        self._tell(lambda: fail(self._command, OperationTimeout()))
+        self._tell(lambda: self._command.refuse(OperationTimeout()))
 
 
 class FarFragment:
@@ -121,7 +120,7 @@ class FarFragment:
     def submit(self, command: Command) -> None:
         asked: Any = command
         if not self._asked.is_alive:
-            self._asker.steps.call_soon(lambda: fail(asked, StoreUnavailable()))
+            self._asker.steps.call_soon(lambda: asked.refuse(StoreUnavailable()))
             return
         asked.port = FarPort(self._asker, self._asked, asked)
         life = self._asked.life

@@ -66,7 +66,6 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
-from partibus.fragment.refusing import fail
 
 UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Unconfirmed sends of one far process at which reading from it stops."""
@@ -166,7 +165,7 @@ class Host:
         self.unanswered_bytes += byte_count
         command = DECODERS[row[0]](row, reply)
         if fragment is None:
-            fail(command, no_such_fragment(row[2]))
+            command.refuse(no_such_fragment(row[2]))
         else:
             fragment.submit(command)
 

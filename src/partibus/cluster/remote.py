@@ -60,7 +60,6 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.handle import STORE_DOWN
 from partibus.fragment.outbox.commands import Transfer
-from partibus.fragment.refusing import fail
 from partibus.fragment.transactions.commands import Transact
 
 _log: Final = logging.getLogger(__name__)
@@ -183,9 +182,9 @@ class FarBroker:
         never_sent = {row[1] for row in unsent if is_request(row)}
         for number, command in pending.items():
             if number in never_sent:
-                fail(command, self._unavailable())
+                command.refuse(self._unavailable())
             else:
-                fail(command, self._outcome_unknown())
+                command.refuse(self._outcome_unknown())
         for far in list(self._consumers.values()):
             self._interrupt(far)
         self._report_lanes({})
@@ -198,7 +197,7 @@ class FarBroker:
                 "The request holds a value that the workers of this server cannot pass to each "
                 "other, such as a time or number out of range. Correct the value and try again."
             )
-            self._soon(partial(fail, command, ArgumentError(text)))
+            self._soon(partial(command.refuse, ArgumentError(text)))
 
     def _interrupt(self, far: FarConsumer) -> None:
         far.is_open = False
@@ -247,7 +246,7 @@ class FarBroker:
         elif isinstance(command, SetSessionState):
             byte_count += len(command.state or b"")
         if writer is None:
-            self._soon(partial(fail, command, self._unavailable()))
+            self._soon(partial(command.refuse, self._unavailable()))
             return
         number = 0
         if not isinstance(command, Settle) or command.port is not None:
@@ -380,7 +379,7 @@ class FarBroker:
         """The far process has an answer that it cannot encode."""
         command = self._pending.pop(row[1])
         self._unanswered.pop(row[1], None)
-        fail(command, to_error(row[2]))
+        command.refuse(to_error(row[2]))
 
     def _delivered(self, row: Row) -> None:
         consumer = self._by_number[row[1]].consumer

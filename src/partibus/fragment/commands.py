@@ -15,6 +15,7 @@ from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.outbox.marks import Origin
 from partibus.fragment.ports import (
     AnswerPort,
+    FailurePort,
     MessagesPort,
     QuestionPort,
     RenewPort,
@@ -138,6 +139,19 @@ class Command:
 
     __slots__ = ()
 
+    def refuse(self, error: BusError) -> None:
+        """Report that it is not carried out to whoever waits for its answer: here nobody does."""
+
+
+@dataclass(eq=False)
+class AnsweredCommand(Command):
+    """A command whose port gets one answer, or the failure."""
+
+    port: FailurePort
+
+    def refuse(self, error: BusError) -> None:
+        self.port.failed(error)
+
 
 class Enqueue(Command):
     """Store messages and confirm the given send numbers once they are durable."""
@@ -159,6 +173,9 @@ class Enqueue(Command):
         self.origin = origin
         """The origin of parcels that another entity hands over (TXN-17)."""
 
+    def refuse(self, error: BusError) -> None:
+        self.port.refused(self.requests, error)
+
 
 class Demand(Command):
     """A receiver may now have `limit` messages in all; with `drain` an end is reported."""
@@ -169,6 +186,10 @@ class Demand(Command):
         self.consumer = consumer
         self.limit = limit
         self.drain = drain
+
+    def refuse(self, error: BusError) -> None:
+        if self.drain:
+            self.consumer.receiver.drained()
 
 
 class Interest(Command):
@@ -212,9 +233,13 @@ class Settle(Command):
         self.outcome = outcome
         self.overlay = overlay
 
+    def refuse(self, error: BusError) -> None:
+        if self.port is not None:
+            self.port.settled(self.request, (), error)
+
 
 @dataclass(eq=False)
-class Renew(Command):
+class Renew(AnsweredCommand):
     """Extend locks by the entity's lock duration from now (LCK-3)."""
 
     port: RenewPort
@@ -229,7 +254,7 @@ class DropLocks(Command):
 
 
 @dataclass(eq=False)
-class CancelScheduled(Command):
+class CancelScheduled(AnsweredCommand):
     """Remove scheduled messages before their time, all or none (SCH-3)."""
 
     port: AnswerPort
@@ -237,7 +262,7 @@ class CancelScheduled(Command):
 
 
 @dataclass(eq=False)
-class ReceiveDeferred(Command):
+class ReceiveDeferred(AnsweredCommand):
     """Receive deferred messages by their numbers, all or none (DEF-2, DEF-3)."""
 
     port: MessagesPort
@@ -251,7 +276,7 @@ class ReceiveDeferred(Command):
 
 
 @dataclass(eq=False)
-class Peek(Command):
+class Peek(AnsweredCommand):
     """Look at messages from a number on, whatever their state (PEK-1)."""
 
     port: MessagesPort
@@ -266,7 +291,7 @@ class Peek(Command):
 
 
 @dataclass(eq=False)
-class Pick(Command):
+class Pick(AnsweredCommand):
     """Lock messages by their numbers, as many of them as still wait (JMS-5)."""
 
     port: MessagesPort
@@ -275,7 +300,7 @@ class Pick(Command):
 
 
 @dataclass(eq=False)
-class Purge(Command):
+class Purge(AnsweredCommand):
     """Delete waiting messages that were enqueued before a time, oldest first (BAT-6)."""
 
     port: AnswerPort
@@ -302,16 +327,19 @@ class AcceptSession(Command):
     takes_over: int = 0
     """The number of the lock to take over; 0 for none."""
 
+    def refuse(self, error: BusError) -> None:
+        self.consumer.session_receiver.not_accepted(error)
+
 
 @dataclass(eq=False)
-class FindOldestSession(Command):
+class FindOldestSession(AnsweredCommand):
     """Find since when the head of the session that is given next has waited; 0 without one."""
 
     port: AnswerPort
 
 
 @dataclass(eq=False)
-class RenewSession(Command):
+class RenewSession(AnsweredCommand):
     """Extend a session's lock by the entity's lock duration from now (SES-7)."""
 
     port: RenewPort
@@ -320,7 +348,7 @@ class RenewSession(Command):
 
 
 @dataclass(eq=False)
-class GetSessionState(Command):
+class GetSessionState(AnsweredCommand):
     """Read the state of a session; needs its lock (SES-16)."""
 
     port: StatePort
@@ -329,7 +357,7 @@ class GetSessionState(Command):
 
 
 @dataclass(eq=False)
-class SetSessionState(Command):
+class SetSessionState(AnsweredCommand):
     """Store the state of a session, None to clear it; needs its lock (SES-16)."""
 
     port: AnswerPort
@@ -339,7 +367,7 @@ class SetSessionState(Command):
 
 
 @dataclass(eq=False)
-class ListSessions(Command):
+class ListSessions(AnsweredCommand):
     """List the sessions (SES-18)."""
 
     port: SessionsPort
@@ -351,7 +379,7 @@ class ListSessions(Command):
 
 
 @dataclass(eq=False)
-class Question(Command):
+class Question(AnsweredCommand):
     """An administrative question to the process that runs a fragment, not to the fragment."""
 
     port: QuestionPort

@@ -9,7 +9,7 @@ refused once a later one has begun.
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.fragment.commands import Command
+from partibus.fragment.commands import AnsweredCommand
 from partibus.fragment.ports import AnswerPort, FailurePort, MessagesPort
 
 
@@ -37,7 +37,7 @@ class ClaimPort(FailurePort, Protocol):
         ...
 
 
-class ClaimsPort(Protocol):
+class ClaimsPort(FailurePort, Protocol):
     """Where the list of claims goes."""
 
     def claims_listed(self, summaries: list[ClaimSummary]) -> None:
@@ -46,7 +46,7 @@ class ClaimsPort(Protocol):
 
 
 @dataclass(eq=False)
-class ClaimMessages(Command):
+class ClaimMessages(AnsweredCommand):
     """Hold waiting messages, oldest first, up to both limits.
 
     A repeated request with the same start returns the existing claim, which is first taken back if
@@ -63,7 +63,7 @@ class ClaimMessages(Command):
 
 
 @dataclass(eq=False)
-class RenewClaim(Command):
+class RenewClaim(AnsweredCommand):
     """Extend a claim by this duration from now."""
 
     port: ClaimPort
@@ -74,7 +74,7 @@ class RenewClaim(Command):
 
 
 @dataclass(eq=False)
-class SettleClaim(Command):
+class SettleClaim(AnsweredCommand):
     """Complete every message of a claim; one that is already settled answers 0."""
 
     port: AnswerPort
@@ -84,7 +84,7 @@ class SettleClaim(Command):
 
 
 @dataclass(eq=False)
-class ReleaseClaim(Command):
+class ReleaseClaim(AnsweredCommand):
     """Give the messages of an owner's claim back, without counting a delivery."""
 
     port: AnswerPort
@@ -95,7 +95,7 @@ class ReleaseClaim(Command):
 
 
 @dataclass(eq=False)
-class ReadClaim(Command):
+class ReadClaim(AnsweredCommand):
     """Copies of claimed messages from a number on, as often as asked."""
 
     port: MessagesPort
@@ -107,7 +107,7 @@ class ReadClaim(Command):
 
 
 @dataclass(eq=False)
-class ListClaims(Command):
+class ListClaims(AnsweredCommand):
     """List the owners and what they hold."""
 
     port: ClaimsPort

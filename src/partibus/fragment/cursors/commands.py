@@ -8,7 +8,7 @@ limits that the cursor asked for. Reading a range changes nothing and disturbs n
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.fragment.commands import Command, SubQueueType
+from partibus.fragment.commands import AnsweredCommand, SubQueueType
 from partibus.fragment.ports import AnswerPort, FailurePort, MessagesPort
 
 
@@ -47,7 +47,7 @@ class CursorPort(FailurePort, Protocol):
         ...
 
 
-class CursorsPort(Protocol):
+class CursorsPort(FailurePort, Protocol):
     """Where the list of cursors goes."""
 
     def cursors_listed(self, cursors: list[CursorSummary]) -> None:
@@ -63,7 +63,7 @@ class PlanPort(FailurePort, Protocol):
         ...
 
 
-class NumberPort(Protocol):
+class NumberPort(FailurePort, Protocol):
     """Where the number of a message goes."""
 
     def located(self, sequence: int) -> None:
@@ -72,7 +72,7 @@ class NumberPort(Protocol):
 
 
 @dataclass(eq=False)
-class FindTime(Command):
+class FindTime(AnsweredCommand):
     """Find the number of the first message that was enqueued at or after a time."""
 
     port: NumberPort
@@ -80,7 +80,7 @@ class FindTime(Command):
 
 
 @dataclass(eq=False)
-class PlaceCursor(Command):
+class PlaceCursor(AnsweredCommand):
     """Create or move a cursor; a position beyond the end is the end."""
 
     port: CursorPort
@@ -91,7 +91,7 @@ class PlaceCursor(Command):
 
 
 @dataclass(eq=False)
-class DropCursor(Command):
+class DropCursor(AnsweredCommand):
     """Forget a cursor and what is kept for it alone."""
 
     port: AnswerPort
@@ -99,14 +99,14 @@ class DropCursor(Command):
 
 
 @dataclass(eq=False)
-class ListCursors(Command):
+class ListCursors(AnsweredCommand):
     """List the cursors."""
 
     port: CursorsPort
 
 
 @dataclass(eq=False)
-class PlanRange(Command):
+class PlanRange(AnsweredCommand):
     """Find how far a read from a number on would get within the limits.
 
     A subqueue of None means waiting messages, as for ReadRange.
@@ -120,7 +120,7 @@ class PlanRange(Command):
 
 
 @dataclass(eq=False)
-class ReadRange(Command):
+class ReadRange(AnsweredCommand):
     """Copies of what has arrived, from a number up to another, in order, as many as fit.
 
     A subqueue of None means what waits in the main queue: without dead letters, and without

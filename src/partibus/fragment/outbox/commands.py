@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Command, SubQueueType
+from partibus.fragment.commands import AnsweredCommand, Command, SubQueueType
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.ports import AnswerPort, SendPort
 
@@ -27,7 +27,7 @@ class ParcelPort(Protocol):
         ...
 
     def unreadable(self, parcels: "Sequence[Parcel]", error: BusError) -> None:
-        """The bodies of these cannot be read."""
+        """The bodies of these cannot be read; without parcels, the command was refused."""
         ...
 
 
@@ -40,6 +40,9 @@ class Collect(Command):
     message_count_max: int
     byte_count_max: int
 
+    def refuse(self, error: BusError) -> None:
+        self.port.unreadable((), error)
+
 
 @dataclass(eq=False)
 class Fetch(Command):
@@ -48,9 +51,12 @@ class Fetch(Command):
     port: ParcelPort
     numbers: list[int]
 
+    def refuse(self, error: BusError) -> None:
+        self.port.unreadable((), error)
+
 
 @dataclass(eq=False)
-class Forwarded(Command):
+class Forwarded(AnsweredCommand):
     """Parcels were handed over: they belong to the destination from now on."""
 
     port: AnswerPort
@@ -58,7 +64,7 @@ class Forwarded(Command):
 
 
 @dataclass(eq=False)
-class ReturnParcels(Command):
+class ReturnParcels(AnsweredCommand):
     """Parcels cannot be delivered: they return to a subqueue of their fragment."""
 
     port: AnswerPort
@@ -69,7 +75,7 @@ class ReturnParcels(Command):
 
 
 @dataclass(eq=False)
-class Redirect(Command):
+class Redirect(AnsweredCommand):
     """Parcels go to another entity, or again to the same, under new outbox numbers.
 
     What was sent under an old number is never sent again, so a destination that has seen higher
@@ -105,9 +111,12 @@ class Transfer(Command):
     byte_count: int
     path: str
 
+    def refuse(self, error: BusError) -> None:
+        self.port.refused(self.requests, error)
+
 
 @dataclass(eq=False)
-class Fence(Command):
+class Fence(AnsweredCommand):
     """Accept nothing more from an origin up to an outbox number, and report what was taken.
 
     `done` is called with the mark. Parcels between the mark and `number` are not here and never

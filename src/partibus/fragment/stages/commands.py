@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from partibus.fragment.commands import Command
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import AnsweredCommand, Command
 from partibus.fragment.message import NewMessage
 from partibus.fragment.ports import AnswerPort, FailurePort, SendPort
 
@@ -53,7 +54,7 @@ class PublishPort(FailurePort, Protocol):
         ...
 
 
-class WritersPort(Protocol):
+class WritersPort(FailurePort, Protocol):
     """Where the list of writers goes."""
 
     def writers_listed(self, writers: list[WriterSummary]) -> None:
@@ -79,9 +80,12 @@ class StageMessages(Command):
     requests: list[int]
     byte_count: int
 
+    def refuse(self, error: BusError) -> None:
+        self.port.refused(self.requests, error)
+
 
 @dataclass(eq=False)
-class PublishStages(Command):
+class PublishStages(AnsweredCommand):
     """Publish the messages of stages, all or none; other stages of the writer become void.
 
     Each stage is named with the number of messages that it must have. A batch of the series at or
@@ -97,7 +101,7 @@ class PublishStages(Command):
 
 
 @dataclass(eq=False)
-class DropStages(Command):
+class DropStages(AnsweredCommand):
     """Forget what a writer has staged up to an epoch, or only the stages that are named.
 
     Without an epoch, for operators: whatever the writer is doing ends.
@@ -112,7 +116,7 @@ class DropStages(Command):
 
 
 @dataclass(eq=False)
-class ListWriters(Command):
+class ListWriters(AnsweredCommand):
     """List the writers and what they have staged and published."""
 
     port: WritersPort

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Command, Outcome, SubQueueType
+from partibus.fragment.commands import AnsweredCommand, Command, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.ports import AnswerPort, FailurePort, SendPort
 
@@ -50,7 +50,7 @@ SILENT: Final = SilentPort()
 
 
 @dataclass(eq=False)
-class Transact(Command):
+class Transact(AnsweredCommand):
     """Carry out all parts, in order and in one store entry, or none (TXN-2).
 
     Each part names its fragment, which must be in the store of the fragment that this is
@@ -64,7 +64,7 @@ class Transact(Command):
 
 
 @dataclass(eq=False)
-class CheckLocks(Command):
+class CheckLocks(AnsweredCommand):
     """Check that all these locks are held and allow this settlement; nothing is changed."""
 
     port: AnswerPort
@@ -74,7 +74,7 @@ class CheckLocks(Command):
 
 
 @dataclass(eq=False)
-class ReserveNumbers(Command):
+class ReserveNumbers(AnsweredCommand):
     """Reserve sequence numbers for later messages.
 
     What is scheduled in a transaction has its number before the transaction ends (SCH-7).
@@ -95,3 +95,6 @@ class EnqueueNumbered(Command):
     first_sequence: int
     incarnation: int
     """The incarnation of the fragment's process that reserved the numbers."""
+
+    def refuse(self, error: BusError) -> None:
+        self.port.refused((0,), error)

@@ -13,24 +13,7 @@ from itertools import islice
 from typing import Final
 
 from partibus.domain.errors import BusError, EntityNotFound
-from partibus.fragment.claims.commands import (
-    ClaimMessages,
-    ReadClaim,
-    ReleaseClaim,
-    RenewClaim,
-    SettleClaim,
-)
-from partibus.fragment.commands import (
-    AcceptSession,
-    Command,
-    Demand,
-    DropLocks,
-    Resume,
-    Suspend,
-    Tick,
-    Undelivered,
-)
-from partibus.fragment.cursors.commands import DropCursor, PlaceCursor, PlanRange, ReadRange
+from partibus.fragment.commands import Command, DropLocks, Resume, Suspend, Tick, Undelivered
 from partibus.fragment.effects import Effect, Effects
 from partibus.fragment.machine import Machine
 from partibus.fragment.outbox.commands import (
@@ -43,9 +26,7 @@ from partibus.fragment.outbox.commands import (
     ReturnParcels,
 )
 from partibus.fragment.records import DROPPED
-from partibus.fragment.refusing import fail
 from partibus.fragment.replay import stored_bodies
-from partibus.fragment.stages.commands import DropStages, PublishStages, StageMessages
 from partibus.fragment.state import State
 from partibus.store.interface import Store, StoreState
 from partibus.store.record import Record
@@ -58,12 +39,6 @@ HOUSEKEEPING: Final = frozenset(
 )
 """Commands of the broker itself, of a fault or a courier: they are not use (IDL-2)."""
 
-IN_BULK: Final = (
-    *(ClaimMessages, RenewClaim, SettleClaim, ReleaseClaim, ReadClaim),
-    *(PlaceCursor, DropCursor, PlanRange, ReadRange),
-    *(PublishStages, DropStages),
-)
-"""Commands of pipelines, which never come from another worker and have a port for errors."""
 RELEASED_AT_ONCE: Final = 10_000
 """Bodies that are released at once: a few milliseconds."""
 
@@ -76,18 +51,7 @@ class Refusal(Effect):
     error: BusError
 
     def carry_out(self) -> None:
-        command = self.command
-        if isinstance(command, Demand):
-            if command.drain:
-                command.consumer.receiver.drained()
-        elif isinstance(command, AcceptSession):
-            command.consumer.session_receiver.not_accepted(self.error)
-        elif isinstance(command, IN_BULK):
-            command.port.failed(self.error)
-        elif isinstance(command, StageMessages):
-            command.port.refused(command.requests, self.error)
-        else:
-            fail(command, self.error)
+        self.command.refuse(self.error)
 
 
 class Removed(Effect):

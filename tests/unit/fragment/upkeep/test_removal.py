@@ -28,7 +28,9 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
     SubQueueType,
+    Undelivered,
 )
+from partibus.fragment.machine import HANDLERS, TOPIC_HANDLERS
 from partibus.fragment.message import NewMessage
 from partibus.fragment.records import DROPPED
 from partibus.fragment.spec import FragmentSpec
@@ -165,6 +167,65 @@ def test_every_command_is_answered(bench: Bench, is_waiting: bool) -> None:
     assert all("'orders'" in str(error) for error in errors)
     assert inbox.drained_count == 1
     assert not bench.ports.confirmations
+
+
+class Listener:
+    """A port and a receiver of every kind: it records the calls."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...]] = []
+
+    def failed(self, error: BusError) -> None:
+        self.heard.append((error,))
+
+    not_accepted = failed
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self.heard.append((*requests, error))
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        self.heard.append((request, error))
+
+    def unreadable(self, parcels: Sequence[object], error: BusError) -> None:
+        self.heard.append((error,))
+
+    def drained(self) -> None:
+        self.heard.append(())
+
+
+def fields_of(kind: type[Command]) -> set[str]:
+    return {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+
+
+def bare(kind: type[Command], listener: Listener) -> Command:
+    """A command of which only what an answer needs is there: a refusal must not need more."""
+    command = kind.__new__(kind)
+    consumer = SessionConsumer(1, listener, False)  # type: ignore[arg-type]
+    answered = {"port": listener, "requests": [7], "request": 7, "consumer": consumer}
+    for name, value in {**answered, "drain": True}.items():
+        if name in fields_of(kind):
+            setattr(command, name, value)
+    return command
+
+
+EVERY_KIND = sorted({*HANDLERS, *TOPIC_HANDLERS}, key=lambda kind: kind.__name__)
+WITHOUT_AN_ANSWER = {Interest, Detach, Undelivered}
+"""What a receiver says and expects no answer to."""
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind.__name__)
+def test_every_kind_that_the_machine_handles_is_answered_once(
+    bench: Bench, kind: type[Command]
+) -> None:
+    listener = Listener()
+    bench.drop()
+    bench.broker.submit(bench.machine, bare(kind, listener))
+    bench.run()
+    waits = bool({"port", "consumer"} & fields_of(kind)) and kind not in WITHOUT_AN_ANSWER
+    assert len(listener.heard) == waits
+    errors = [heard[-1] for heard in listener.heard if heard]
+    assert all(isinstance(error, EntityNotFound) for error in errors)
+    assert bool(errors) == (waits and kind is not Demand), "a drain ends without an error"
 
 
 def test_what_was_under_way_to_the_store_is_answered_and_released(bench: Bench) -> None:
