@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from pyspark.errors import PySparkException
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 
 UNREACHABLE: Final = "partibus:unreachable"
 CLAIM_LOST: Final = "partibus:claim-lost"
@@ -120,7 +120,7 @@ class UnreadableMessage(ServiceBusError):
     """A message that cannot become a row; says which one, and what to do."""
 
     def __init__(self, entity: str, sequence_number: int, reason: str) -> None:
-        fragment = sequence_number >> SEQUENCE_BITS
+        fragment = fragment_of(sequence_number)
         super().__init__(
             "SERVICEBUS_MESSAGE_UNREADABLE",
             f"Message {sequence_number} in fragment {fragment} of '{entity}' cannot become a row: "

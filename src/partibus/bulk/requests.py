@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from partibus.domain.errors import ArgumentError
-from partibus.domain.sequence import SEQUENCE_MAX
+from partibus.domain.sequence import NUMBERS_END, SEQUENCE_MAX
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """Enough for a claim over a thousand fragments."""
@@ -151,7 +151,7 @@ class Ticket(Request, rename={"first": "from", "last": "to"}):
     fragment: Index
     mode: Annotated[str, Meta(pattern="^(range|claim)$")]
     first: Number = 0
-    last: Annotated[int, Meta(ge=0, le=SEQUENCE_MAX + 1)] = SEQUENCE_MAX + 1
+    last: Annotated[int, Meta(ge=0, le=NUMBERS_END)] = NUMBERS_END
     sub_queue: SubQueue = "none"
     owner: str = ""
     start: str = ""

@@ -15,7 +15,7 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.errors import RemoteError
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import RequestLinks
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 
 SERVER_TIMEOUT_MS: Final = 60_000
 SESSIONS_WITH_CONTENT_MS: Final = 253_402_300_800_000
@@ -220,7 +220,7 @@ def by_partition(numbers: Sequence[int]) -> list[list[object]]:
     """Sequence numbers grouped by partition: a request may contain those of only one (8.5)."""
     groups: dict[int, list[object]] = {}
     for number in numbers:
-        groups.setdefault(number >> SEQUENCE_BITS, []).append(number)
+        groups.setdefault(fragment_of(number), []).append(number)
     return list(groups.values())
 
 

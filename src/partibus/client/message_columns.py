@@ -25,7 +25,7 @@ from partibus.amqp.codec.sections import (
 from partibus.amqp.codec.text import text_of
 from partibus.client.property_text import to_text
 from partibus.domain import annotations as annotation_names
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 
 STATES: Final = ("active", "deferred", "scheduled")
 REASON: Final = "DeadLetterReason"
@@ -168,7 +168,7 @@ class MessageColumns:
         if self._sequences is not None:
             self._sequences.append(number)
         if self._fragments is not None:
-            self._fragments.append(number >> SEQUENCE_BITS if isinstance(number, int) else None)
+            self._fragments.append(fragment_of(number) if isinstance(number, int) else None)
         if self._enqueued_sequences is not None:
             # Only a forwarded message has one that differs from its own (FWD-9).
             self._enqueued_sequences.append(number if enqueued is None else enqueued)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from partibus.client.message_columns import MessageColumns
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import NUMBERS_END
 from pyspark_servicebus.over_amqp.wire import Wire
 
 PAGE_MESSAGES: Final = 250
@@ -70,7 +70,7 @@ def walk_first(wire: Wire, path: str) -> Page:
     found: Page = []
     for shown in walk_all(wire, path):
         found += [item for item in shown if item[0] < ORDERED_FROM]
-        if any(ORDERED_FROM <= number < 1 << SEQUENCE_BITS for number, _ in shown):
+        if any(ORDERED_FROM <= number < NUMBERS_END for number, _ in shown):
             break
     return found
 

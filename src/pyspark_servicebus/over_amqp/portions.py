@@ -7,7 +7,7 @@ answer, all of one fragment, since a bus need not accept those of several at onc
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.over_amqp.holding import Holding
 
 REQUEST_MESSAGES: Final = 100
@@ -22,7 +22,7 @@ def portions(held: Sequence[Holding]) -> Iterator[list[Holding]]:
         if portion and (
             len(portion) >= REQUEST_MESSAGES
             or byte_count + one.byte_count > REQUEST_BYTES
-            or one.number >> SEQUENCE_BITS != portion[0].number >> SEQUENCE_BITS
+            or fragment_of(one.number) != fragment_of(portion[0].number)
         ):
             yield portion
             portion, byte_count = [], 0

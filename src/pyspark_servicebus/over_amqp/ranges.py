@@ -7,7 +7,7 @@ Each answer is compared with the request; a bus that answers differently is read
 
 from typing import Final
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import NUMBERS_END, fragment_end, fragment_of
 from pyspark_servicebus.over_amqp.browse import page, walk_all
 from pyspark_servicebus.over_amqp.wire import Wire
 from pyspark_servicebus.source.planning import Slice, split
@@ -15,7 +15,6 @@ from pyspark_servicebus.source.planning import Slice, split
 FRAGMENTS_MAX: Final = 1024
 LOOK_PAGES: Final = 20
 """How far the first fragment is looked for."""
-_FRAGMENT: Final = 1 << SEQUENCE_BITS
 
 Range = tuple[int, int]
 """Sequence numbers from the first up to, but not including, the second."""
@@ -34,12 +33,12 @@ def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
     firsts = _firsts(wire, path) if is_known else None
     if firsts is None:
         return None
-    if min(shown) < _FRAGMENT:
+    if min(shown) < NUMBERS_END:
         firsts = {0: min(shown), **firsts}
-    if not {number >> SEQUENCE_BITS for number in shown} <= firsts.keys():
+    if not {fragment_of(number) for number in shown} <= firsts.keys():
         return None
     if len(firsts) >= parts_min:
-        return [(first, (index + 1) << SEQUENCE_BITS) for index, first in firsts.items()]
+        return [(first, fragment_end(first)) for first in firsts.values()]
     slices = [Slice(index, first, end(wire, path, first), -1, 1) for index, first in firsts.items()]
     return [(part.first, part.last) for part in split(slices, parts_min)]
 
@@ -56,7 +55,7 @@ def _oldest(wire: Wire, path: str) -> tuple[set[int], bool]:
         for _ in range(LOOK_PAGES):
             found = next(pages, None)
             shown.update(number for number, _ in found or ())
-            if found is None or min(shown) < _FRAGMENT:
+            if found is None or min(shown) < NUMBERS_END:
                 return shown, True
     finally:
         pages.close()
@@ -66,18 +65,18 @@ def _oldest(wire: Wire, path: str) -> tuple[set[int], bool]:
 def _firsts(wire: Wire, path: str) -> dict[int, int] | None:
     """The first number of every fragment after the first one with messages."""
     firsts: dict[int, int] = {}
-    at = _FRAGMENT
+    at = NUMBERS_END
     while (number := _next(wire, path, at)) is not None:
         if number < at or len(firsts) == FRAGMENTS_MAX:
             return None
-        firsts[number >> SEQUENCE_BITS] = number
-        at = ((number >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS
+        firsts[fragment_of(number)] = number
+        at = fragment_end(number)
     return firsts
 
 
 def end(wire: Wire, path: str, first: int) -> int:
     """The number after the last message of the fragment of `first`."""
-    limit = ((first >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS
+    limit = fragment_end(first)
     low, step = first + 1, 1
     while low + step < limit and (found := _next(wire, path, low + step)) is not None:
         if not low + step <= found < limit:

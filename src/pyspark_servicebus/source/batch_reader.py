@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from partibus.domain.sequence import NUMBERS_END
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.entities import matching_entities
 from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.planning import Slice
 from pyspark_servicebus.source.positions import ending_positions, positions_at, starting_positions
-from pyspark_servicebus.source.pushdown import NUMBER_MAX, Pushed
+from pyspark_servicebus.source.pushdown import Pushed
 from pyspark_servicebus.source.reading import Answers, Reading, good, require
 from pyspark_servicebus.source.selection import TIME_MS_MAX
 from pyspark_servicebus.source.tasks import plan_tasks_of, read_task
@@ -93,7 +94,7 @@ class BatchReader(TaskReader):
         wanted: dict[int, int] = {}
         for index, number in starts.items():
             if self._pushed.wants(index):
-                last = ends.get(index, NUMBER_MAX)
+                last = ends.get(index, NUMBERS_END)
                 wanted[index], ends[index] = self._pushed.range_in(index, number, last)
         return wanted, ends
 

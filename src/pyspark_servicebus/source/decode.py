@@ -17,7 +17,7 @@ from partibus.amqp.codec.decode import DecodeError
 from partibus.amqp.codec.section_walk import parse_sections
 from partibus.client.head_columns import HeadColumns
 from partibus.client.message_columns import MessageColumns, read_body, state_text
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.errors import UnreadableMessage
 from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
 
@@ -103,7 +103,7 @@ class Decoder:
         if name == "entity":
             return self._constant(field, self._entity, count)
         if name == "fragment":
-            number = read.column("sequence_number")[0].as_py() >> SEQUENCE_BITS
+            number = fragment_of(read.column("sequence_number")[0].as_py())
             return self._constant(field, number, count)
         if name == "enqueued_time":
             return _moments(read.column("enqueued_ms"), field.type)

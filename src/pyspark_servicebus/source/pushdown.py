@@ -19,10 +19,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import NUMBERS_END, client_sequence
 from pyspark_servicebus.source.selection import Selection
 
-NUMBER_MAX: Final = 1 << SEQUENCE_BITS
 _SEQUENCE_MAX: Final = 1 << 63
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
@@ -46,14 +45,14 @@ class Pushed:
 
     def range_in(self, fragment: int, first: int, last: int) -> tuple[int, int]:
         """The wanted part of a fragment's range; empty when the first is not below the last."""
-        base = fragment << SEQUENCE_BITS
+        base = client_sequence(fragment, 0)
         return max(first, self._first - base), min(last, self._last - base)
 
     def wants(self, fragment: int) -> bool:
         """Whether any message of a fragment can match."""
         if self.fragments is not None and fragment not in self.fragments:
             return False
-        first, last = self.range_in(fragment, 0, NUMBER_MAX)
+        first, last = self.range_in(fragment, 0, NUMBERS_END)
         return first < last
 
     # --- one condition ----------------------------------------------------------------------

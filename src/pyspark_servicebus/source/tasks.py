@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from partibus.domain.sequence import SEQUENCE_MAX
+from partibus.domain.sequence import number_of
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
 from pyspark_servicebus.errors import UNREACHABLE, Backoff, BulkError, DataLoss, LossAdvice
@@ -164,7 +164,7 @@ def _read_piece(
                 if reported is not None:
                     first = reported["next"]
                 elif batch.num_rows:
-                    first = (batch.column(0)[-1].as_py() & SEQUENCE_MAX) + 1
+                    first = number_of(batch.column(0)[-1].as_py()) + 1
                 backoff.reset()
             return
         except BulkError as error:

@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_servicebus.source.pushdown import NUMBER_MAX, Pushed
+from partibus.domain.sequence import NUMBERS_END
+from pyspark_servicebus.source.pushdown import Pushed
 from pyspark_servicebus.source.selection import Selection
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -50,7 +51,7 @@ def test_ranges_of_sequence_numbers(
     sequence = fragment << 48 | number
     for value in (bound, sequence, sequence + 1, sequence - 1):
         made = pushed(kind(("sequence_number",), value))
-        first, last = made.range_in(fragment, 0, NUMBER_MAX)
+        first, last = made.range_in(fragment, 0, NUMBERS_END)
         assert (first <= number < last) == holds(sequence, value)
         assert made.wants(fragment) >= holds(sequence, value)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from partibus.client.management import Management
 from partibus.client.message import IncomingMessage
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 
 ROUND_MESSAGES_MAX: Final = 100
 
@@ -43,7 +43,7 @@ class Walk:
         """Find the last number by bisection; False if several partitions number messages."""
         low, high = self._next, max(self._next, 1)
         while found := await self._management.peek(high, 1, self._session_id):
-            if found[-1].sequence_number >> SEQUENCE_BITS:
+            if fragment_of(found[-1].sequence_number):
                 return False
             low = found[-1].sequence_number + 1
             high = low * 2

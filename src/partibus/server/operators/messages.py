@@ -34,7 +34,7 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.quantities import moment_ms
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from partibus.gateway.gateway import Gateway
 from partibus.server.operators.internal_connection import internal_bus
 
@@ -225,7 +225,7 @@ class PageRequest:
     def after(self, last: IncomingMessage, seen: int) -> str:
         """Where the next page begins: after a number; or after a count of messages, where the
         fragments of an entity are merged by time and no number says how far each was shown."""
-        if self.skip or last.sequence_number >> SEQUENCE_BITS:
+        if self.skip or fragment_of(last.sequence_number):
             return f"{SKIP}{self.skip + seen}"
         return str(last.sequence_number + 1)
 

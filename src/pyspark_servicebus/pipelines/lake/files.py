@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from partibus.domain.sequence import SEQUENCE_MAX
+from partibus.domain.sequence import number_of
 from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
@@ -96,7 +96,7 @@ class StagedFile:
         byte_count = self.lake.size(self.staged)
         spans = self._spans
         lowest = min(spans)
-        number = spans[lowest][0] & SEQUENCE_MAX
+        number = number_of(spans[lowest][0])
         path = f"{self.folder}/{self._window}-f{lowest:04d}-{number:012d}.parquet"
         for fragment, (first, last, rows, low, high) in spans.items():
             yield dict(

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partibus.domain.sequence import SEQUENCE_MAX
+from partibus.domain.sequence import number_of
 from pyspark_servicebus.pipelines.lake.delta import commit_window, is_delta
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import (
@@ -197,7 +197,7 @@ class CaptureTarget:
 def next_numbers(windows: Iterable[Window]) -> dict[int, int]:
     """The number after the last captured one, of each fragment."""
     spans = spans_of(file for window in windows for file in window.files)
-    return {index: (span.last & SEQUENCE_MAX) + 1 for index, span in spans.items()}
+    return {index: number_of(span.last) + 1 for index, span in spans.items()}
 
 
 def files_reported(reported: Iterable[Any]) -> list[CapturedFile]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import NOT_FOUND, BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
@@ -57,7 +57,7 @@ class ExactlyOnceSender:
 
     def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
         """Add a message; it is sent with others, when its time has come."""
-        writer = self._writer(number >> SEQUENCE_BITS)
+        writer = self._writer(fragment_of(number))
         if writer.has(number):
             return
         if number != writer.last:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import SEQUENCE_BITS, client_sequence
 from pyspark_servicebus.pipelines.lake.delta import is_delta, open_table
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import CapturedFile, Window, current_files
@@ -24,7 +24,7 @@ from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.schema import RAW_COLUMN, arrow_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SLICE_S: Final = 30.0
 """The maximum time between two records of the positions, at the pace of the replay."""
@@ -107,7 +107,7 @@ class ReplaySource:
         from pyspark.sql import functions as f
 
         frame = self._chosen(self._read(self._files))
-        fragment = f.shiftright("sequence_number", SEQUENCE_BITS).cast("int")
+        fragment = _fragment()
         if behind:
             done = f.create_map(*(f.lit(n) for pair in behind.items() for n in pair))
             frame = frame.where(
@@ -163,8 +163,7 @@ class ReplaySource:
         for first, last in batch.ranges.values():
             condition = condition | f.col("sequence_number").between(first, last)
         frame = self._chosen(self._read(self._files_of(batch))).where(condition)
-        fragment = f.shiftright("sequence_number", SEQUENCE_BITS).cast("int")
-        return frame.withColumn("fragment", fragment)
+        return frame.withColumn("fragment", _fragment())
 
     def first_rows(self, count: int) -> list[Any]:
         """The first messages, fragment by fragment."""
@@ -181,6 +180,13 @@ class ReplaySource:
     def _files_of(self, batch: Batch) -> list[CapturedFile]:
         """The files that may contain messages of a batch."""
         return [file for file in self._files if not file.fragments or _meets(file, batch)]
+
+
+def _fragment() -> "Column":
+    """What `fragment_of` returns, as an expression of Spark."""
+    from pyspark.sql import functions as f
+
+    return f.shiftright("sequence_number", SEQUENCE_BITS).cast("int")
 
 
 def batches_of(
@@ -204,7 +210,7 @@ def batches_of(
     for part in sorted(lasts):
         ranges: dict[int, tuple[int, int]] = {}
         for fragment, last in sorted(lasts[part].items()):
-            first = reached.get(fragment, (fragment << SEQUENCE_BITS) - 1) + 1
+            first = reached.get(fragment, client_sequence(fragment, 0) - 1) + 1
             if last >= first:
                 ranges[fragment] = (first, last)
                 reached[fragment] = last

@@ -21,7 +21,7 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage
 from partibus.client.message import IncomingMessage
 from partibus.client.transactions import Move, TransactedLinks, TransactionOutcome
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
 from pyspark_servicebus.pipelines.triage.rules import Rule
@@ -221,7 +221,7 @@ class EntityWork:
         there = await self._numbers(bus)
         still_up = await self._up()
         for number in [n for n in self.wanted if n not in there]:
-            fragment = number >> SEQUENCE_BITS
+            fragment = fragment_of(number)
             if up is None or (still_up is not None and fragment in up & still_up):
                 is_ours = number in self._doubtful
                 self._note(number, self.outcome.done if is_ours else self.outcome.gone)

@@ -12,7 +12,7 @@ from typing import Final
 
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage
 from partibus.domain.partition_key import fragment_index
-from partibus.domain.sequence import SEQUENCE_BITS
+from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.pipelines.triage.rules import ATTEMPTS_PROPERTY, Rule, attempts_of
 
 PARKED_REASON: Final = "x-partibus-dead-letter-reason"
@@ -115,7 +115,7 @@ def _merge(target: object, patch: object) -> object:
 
 
 def _own_fragment(message: IncomingMessage) -> int:
-    return message.sequence_number >> SEQUENCE_BITS
+    return fragment_of(message.sequence_number)
 
 
 def _has_key(message: IncomingMessage) -> bool:
