@@ -48,7 +48,7 @@ from partibus.message.sender_annotations import sender_annotations, sender_deliv
 STORED_VERSION: Final = 1
 FORWARDED_VERSION: Final = 2
 """Of a forwarded message, or of a copy that a rule has changed: its origin follows the prefix."""
-_PREFIX: Final = struct.Struct(">BBBHIII")
+PREFIX: Final = struct.Struct(">BBBHIII")
 """version, flags, priority, annotation count, annotation bytes, time to live (a word of
 `lifetime`), bytes of header and properties."""
 _DURABLE: Final = 1
@@ -56,10 +56,10 @@ _ANNOTATED: Final = 2
 """Flag: the sender's delivery annotations are a section after the bare message. The other flags say
 which fields of the header the sender left unset, like `MessageSections.header_flags`."""
 _BOOLEANS: Final = (b"\x42", b"\x41")
-_PREFIX_BYTES: Final = _PREFIX.size
+PREFIX_BYTES: Final = PREFIX.size
 _HOP: Final = struct.Struct(">QB")
 """Its first sequence number (0: none yet), and how often it was forwarded."""
-_FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _HOP.size
+_FORWARDED_PREFIX_BYTES: Final = PREFIX_BYTES + _HOP.size
 
 
 def _pair_head(key: str, constructor: int) -> bytes:
@@ -102,13 +102,13 @@ class Stored:
     )
 
     def __init__(self, body: bytes) -> None:
-        version, flags, priority, count, size, word, head_bytes = _PREFIX.unpack_from(body)
+        version, flags, priority, count, size, word, head_bytes = PREFIX.unpack_from(body)
         self.version: int = version
         self._prefix: tuple[int, int] = (flags, priority)
         self.first_sequence = self.hops = 0
-        annotations_at = _PREFIX_BYTES
+        annotations_at = PREFIX_BYTES
         if version == FORWARDED_VERSION:
-            self.first_sequence, self.hops = _HOP.unpack_from(body, _PREFIX_BYTES)
+            self.first_sequence, self.hops = _HOP.unpack_from(body, PREFIX_BYTES)
             annotations_at = _FORWARDED_PREFIX_BYTES
         self.annotation_count: int = count
         self.annotations = body[annotations_at : annotations_at + size]
@@ -127,7 +127,7 @@ class Stored:
 
     def encode(self) -> bytes:
         """Encode it to the stored form."""
-        prefix = _PREFIX.pack(
+        prefix = PREFIX.pack(
             self.version,
             *self._prefix,
             self.annotation_count,
@@ -144,7 +144,7 @@ def hops_of(stored: bytes) -> int:
     """How often a stored message was forwarded."""
     if stored[0] != FORWARDED_VERSION:
         return 0
-    hops: int = _HOP.unpack_from(stored, _PREFIX_BYTES)[1]
+    hops: int = _HOP.unpack_from(stored, PREFIX_BYTES)[1]
     return hops
 
 
@@ -227,7 +227,7 @@ def _to_stored(
         noted = sender_delivery_annotations(payload, sections)
         if noted:
             flags |= _ANNOTATED
-    prefix = _PREFIX.pack(
+    prefix = PREFIX.pack(
         STORED_VERSION,
         flags,
         sections.priority,
@@ -391,11 +391,11 @@ def _encode(
     own_count: int,
 ) -> bytes:
     """Header, annotations and the bare message, with all changes applied."""
-    version, flags, priority, count, pair_bytes, word, _ = _PREFIX.unpack_from(stored)
-    pairs_at = _PREFIX_BYTES
+    version, flags, priority, count, pair_bytes, word, _ = PREFIX.unpack_from(stored)
+    pairs_at = PREFIX_BYTES
     if version == FORWARDED_VERSION:
         pairs_at = _FORWARDED_PREFIX_BYTES
-        first, hops = _HOP.unpack_from(stored, _PREFIX_BYTES)
+        first, hops = _HOP.unpack_from(stored, PREFIX_BYTES)
         if first and (hops or first != sequence):
             # The first sequence number: of a forwarded message, or of a copy with another one
             # (FWD-9).
@@ -469,5 +469,5 @@ def _plain_header(flags: int, priority: int, delivery_count: int) -> bytes:
 
 def header_bytes(stored: bytes, held: Held) -> int:
     """The size of a message's header and properties, including its overlay (MSG-4)."""
-    size: int = _PREFIX.unpack_from(stored)[6]
+    size: int = PREFIX.unpack_from(stored)[6]
     return size if held.overlay is None else size + len(held.overlay.properties)

@@ -18,15 +18,13 @@ from partibus.amqp.codec.section_walk import (
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
 from partibus.message import lifetime
-from partibus.message.envelope import STORED_VERSION, Stored
+from partibus.message.envelope import PREFIX, PREFIX_BYTES, STORED_VERSION, Stored
 from partibus.message.overlay import changed
 
 BODY_DATA: Final = 0
 """The body is the bytes of a single data section."""
 BODY_SECTIONS: Final = 1
 """The body is its encoded sections, as received."""
-_PREFIX: Final = struct.Struct(">BBBHIII")
-_PREFIX_BYTES: Final = _PREFIX.size
 _UINT32: Final = struct.Struct(">I")
 _ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
 _ANNOTATIONS_SIZE: Final = struct.Struct(">II")
@@ -53,9 +51,9 @@ class MessageParts:
 
     def add(self, held: Held, stored: bytes) -> None:
         """Add one message."""
-        version, _, _, pair_count, _, word, _ = _PREFIX.unpack_from(stored)
+        version, _, _, pair_count, _, word, _ = PREFIX.unpack_from(stored)
         first_sequence = 0
-        bare_at: int = _PREFIX_BYTES
+        bare_at: int = PREFIX_BYTES
         pairs = b""
         if version == STORED_VERSION and not pair_count and held.overlay is None:
             bare = stored
