@@ -5,6 +5,7 @@ or a command and forgotten in its row fails here.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from partibus.cluster import rows
 from partibus.cluster.command_rows import DECODERS, ENCODERS
 from partibus.cluster.hosting import Host, Reply
-from partibus.cluster.rows import ANSWERS, Row
+from partibus.cluster.rows import ANSWERS, FAILED, Row
 from partibus.domain import errors
-from partibus.domain.errors import BusError
+from partibus.domain.errors import ArgumentError, BusError, EntityNotFound, StoreCorrupt
+from partibus.domain.refusal import TargetNotFound
 from partibus.fragment import commands
 from partibus.fragment.commands import (
     CancelScheduled,
@@ -106,7 +108,11 @@ def bus_errors(draw: st.DrawFn) -> BusError:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, BusError)
     ]
-    return draw(st.sampled_from(kinds))(draw(st.text(max_size=30)))
+    error: BusError = draw(st.sampled_from(kinds))(draw(st.text(max_size=30)))
+    error.entity_path = draw(st.text(max_size=10))
+    if isinstance(error, StoreCorrupt):
+        error.path = draw(st.none() | st.sampled_from([Path("store-0"), Path("/data/store-1/log")]))
+    return error
 
 
 PORT: Any = object()
@@ -314,8 +320,8 @@ def told(command: Any, say: Callable[[Any], None]) -> tuple[str, Any]:
     return name, seen(arguments, KEPT_BY_THE_OWNER)
 
 
-def error_seen(error: BusError) -> tuple[type[BusError], str, str]:
-    return type(error), error.text, error.tracking_id
+def error_seen(error: BusError) -> tuple[type[BusError], dict[str, object]]:
+    return type(error), vars(error)
 
 
 @settings(deadline=None)
@@ -338,12 +344,29 @@ def test_confirmations(
 
 @settings(deadline=None)
 @given(error=bus_errors())
-def test_errors_keep_their_class_text_and_tracking_id(error: BusError) -> None:
+def test_errors_keep_their_class_and_every_field(error: BusError) -> None:
     ear = Ear()
     CancelScheduled(ear, []).refuse(rows.to_error(travelled(rows.error_row(error))))
     ((name, (arrived,)),) = ear.heard
     assert name == "failed"
     assert error_seen(arrived) == error_seen(error)
+
+
+def test_a_peer_of_the_previous_version_gets_the_rows_that_it_knows() -> None:
+    error, outbox = EntityNotFound.named("q"), Outbox()
+    host = Host(outbox, lambda fragment_id: None, lambda name, payload: b"", version=2)
+    Reply(host, 7, 0, 0).failed(error)
+    assert outbox.rows == [[FAILED, 7, ["EntityNotFound", error.text, error.tracking_id]]]
+
+
+def test_errors_of_the_previous_version_arrive() -> None:
+    arrived = rows.to_error(["EntityNotFound", "gone", "an id"])
+    assert (type(arrived), arrived.text, arrived.tracking_id) == (EntityNotFound, "gone", "an id")
+
+
+def test_an_error_from_outside_the_taxonomy_arrives_as_its_nearest_class() -> None:
+    arrived = rows.to_error(travelled(rows.error_row(TargetNotFound("forward_to", "no"))))
+    assert (type(arrived), arrived.text) == (ArgumentError, "forward_to: no")
 
 
 @settings(deadline=None)

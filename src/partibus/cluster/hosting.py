@@ -44,6 +44,7 @@ from partibus.cluster.rows import (
     SETTLED,
     STATE_FOUND,
     UNSENDABLE,
+    VERSION,
     PeerWriter,
     Row,
     StoreFacts,
@@ -85,12 +86,15 @@ class Host:
         find: Callable[[int], Fragment | None],
         answer: Answerer,
         store_facts: Callable[[], Sequence[StoreFacts]] = tuple,
+        version: int = VERSION,
     ) -> None:
         self._writer = writer
         self._find = find
         self._answer = answer
         self._store_facts = store_facts
         """The state of each store of this process; sent with every pong."""
+        self._version = version
+        """The newest version of the rows that the far process reads."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
         self.is_quiet = False
@@ -123,6 +127,10 @@ class Host:
         if not self.is_closed:
             self._writer.post(row, byte_count)
 
+    def error_row(self, error: BusError) -> Row:
+        """An error as the far process reads it."""
+        return error_row(error, self._version)
+
     def unsendable(self, row: Row) -> None:
         """A row could not be encoded: answer its request, or return its messages."""
         if row[0] == DELIVERED:
@@ -134,7 +142,7 @@ class Host:
                 "The answer holds a value that the workers of this server cannot pass to each "
                 "other; the outcome is unknown. See the server's log."
             )
-            self.post((UNSENDABLE, row[1], error_row(BusError(text))))
+            self.post((UNSENDABLE, row[1], self.error_row(BusError(text))))
 
     def close(self) -> None:
         """The far process is gone."""
@@ -173,7 +181,7 @@ class Host:
         try:
             answer = self._answer(row[3], row[4])
         except BusError as error:
-            self.post((FAILED, row[1], error_row(error)))
+            self.post((FAILED, row[1], self.error_row(error)))
             return
         if isinstance(answer, bytes):
             self.post((ANSWERED, row[1], answer))
@@ -188,7 +196,7 @@ class Host:
             self.post((ANSWERED, request, answer.result()))
         else:
             assert isinstance(error, BusError), "the answerer reports no other error"
-            self.post((FAILED, request, error_row(error)))
+            self.post((FAILED, request, self.error_row(error)))
 
     def _be_quiet(self, row: Row) -> None:
         self.is_quiet = True
@@ -219,7 +227,7 @@ class Host:
             consumer = receiver.session_consumer
             receiver.fragment.submit(AcceptSession(consumer, session_id, waits, is_exclusive, lock))
         else:
-            self.post((NOT_ACCEPTED, number, error_row(no_such_fragment(None))))
+            self.post((NOT_ACCEPTED, number, self.error_row(no_such_fragment(None))))
 
     def _demand(self, row: Row) -> None:
         _, number, limit, drain = row
@@ -320,11 +328,11 @@ class FarSessionReceiver(FarReceiver):
 
     def not_accepted(self, error: BusError) -> None:
         if not self._is_gone:
-            self._host.post((NOT_ACCEPTED, self._number, error_row(error)))
+            self._host.post((NOT_ACCEPTED, self._number, self._host.error_row(error)))
 
     def session_lost(self, error: BusError) -> None:
         if not self._is_gone:
-            self._host.post((SESSION_LOST, self._number, error_row(error)))
+            self._host.post((SESSION_LOST, self._number, self._host.error_row(error)))
 
 
 class Reply:
@@ -353,10 +361,10 @@ class Reply:
         self._post((CONFIRMED, self._number, first_sequence, self._places(requests), dropped))
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
-        self._post((REFUSED, self._number, error_row(error), self._places(requests)))
+        self._post((REFUSED, self._number, self._host.error_row(error), self._places(requests)))
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        failure = None if error is None else error_row(error)
+        failure = None if error is None else self._host.error_row(error)
         self._post((SETTLED, self._number, lost, failure))
 
     def renewed(self, until_ms: Sequence[int]) -> None:
@@ -371,7 +379,7 @@ class Reply:
         self._post((FOUND, self._number, rows, bodies), byte_count + ROW_BYTES)
 
     def failed(self, error: BusError) -> None:
-        self._post((FAILED, self._number, error_row(error)))
+        self._post((FAILED, self._number, self._host.error_row(error)))
 
     def reserved(self, first_sequence: int, incarnation: int) -> None:
         self._post((RESERVED, self._number, first_sequence, incarnation))

@@ -23,7 +23,17 @@ from partibus.cluster.hosting import Host
 from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
-from partibus.cluster.rows import LANES, PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
+from partibus.cluster.rows import (
+    LANES,
+    PING,
+    QUIET,
+    ROW_BYTES,
+    STORES_DOWN,
+    VERSION,
+    VERSION_MIN,
+    Row,
+    StoreFacts,
+)
 from partibus.cluster.transport import PeerListener
 from partibus.control.catalog.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
@@ -32,10 +42,6 @@ from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
 from partibus.store.interface import StoreState
 
-VERSION: Final = 2
-"""The version of the rows."""
-VERSION_MIN: Final = 1
-"""Nodes are upgraded one after the other, so the rows of the previous release are supported too."""
 HELLO: Final = 0
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 0.5
@@ -246,7 +252,7 @@ class Peers:
 
     def make_host(self, inbound: "InboundPeer") -> Host:
         """Serve a worker that has greeted."""
-        host = Host(inbound.channel, self.find, self._answer, self._store_facts)
+        host = Host(inbound.channel, self.find, self._answer, self._store_facts, inbound.version)
         self._inbound[inbound] = None
         if inbound.worker in self._heard_from:
             self._heard_from[inbound.worker].set()
@@ -422,6 +428,8 @@ class InboundPeer:
         self._host: Host | None = None
         self.worker = -1
         """The number of that worker, from its greeting."""
+        self.version = VERSION
+        """The newest version of the rows that it reads."""
         self.channel = PeerChannel(peers.loop, self._hear_greeting, self._end)
         self.channel.after_flush = self._read_on
         self.channel.on_blocked = self._blocked
@@ -432,7 +440,7 @@ class InboundPeer:
             log.error("an unknown process connected and is refused: %s", why)
             self.channel.abort()
             return
-        self.worker = rows[0][3]
+        self.version, self.worker = rows[0][1], rows[0][3]
         self.channel.post(greeting(self._peers.membership), ROW_BYTES)
         self.channel.flush()
         self._host = self._peers.make_host(self)

@@ -8,12 +8,13 @@ decide; `remote` and `hosting` are the two ends.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
 from partibus.cluster.transfer_rows import FENCE
 from partibus.domain import errors
-from partibus.domain.errors import BusError
+from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.commands import (
     Enqueue,
 )
@@ -22,6 +23,11 @@ from partibus.fragment.outbox.commands import Transfer
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
+VERSION: Final = 3
+"""The version of the rows."""
+VERSION_MIN: Final = 1
+"""Nodes are upgraded one after the other, so the rows of the previous release are supported too."""
+_ERROR_FIELDS_SINCE: Final = 3
 StoreFacts = Sequence[int]
 """The state of a store: its number and its live bytes."""
 
@@ -139,17 +145,26 @@ def overlay_row(overlay: Overlay) -> Row:
     return (overlay.properties, overlay.reason, overlay.description)
 
 
-def error_row(error: BusError) -> Row:
-    """An error by its name in the taxonomy; its tracking id stays the same on both sides."""
-    return (type(error).__name__, error.text, error.tracking_id)
+def error_row(error: BusError, version: int = VERSION) -> Row:
+    """An error by the name of its class in the taxonomy, with every field, as far as a peer of
+    that version reads them; its tracking id stays the same on both sides."""
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+    row = (kind.__name__, error.text, error.tracking_id)
+    if version < _ERROR_FIELDS_SINCE:
+        return row
+    path = error.path if isinstance(error, StoreCorrupt) else None
+    return (*row, error.entity_path, None if path is None else str(path))
 
 
 def to_error(row: Row) -> BusError:
     """The error from its row; a name that this release does not know is a plain `BusError`."""
-    name, text, tracking_id = row
+    name, text, tracking_id, *fields = row
     kind = getattr(errors, name, BusError)
     error: BusError = kind(text) if issubclass(kind, BusError) else BusError(text)
     error.tracking_id = tracking_id
+    error.entity_path, path = fields or ("", None)
+    if isinstance(error, StoreCorrupt) and path is not None:
+        error.path = Path(path)
     return error
 
 

@@ -263,7 +263,7 @@ async def test_a_node_of_another_cluster_is_refused(
 
 @pytest.mark.parametrize(
     ("newest", "oldest", "is_spoken_to"),
-    [(1, 1, True), (2, 1, True), (3, 2, True), (0, 0, False), (4, 3, False)],
+    [(1, 1, True), (2, 1, True), (3, 2, True), (4, 3, True), (0, 0, False), (5, 4, False)],
 )
 async def test_one_release_of_overlap(
     cluster: Cluster,
