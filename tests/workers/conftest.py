@@ -33,10 +33,12 @@ def new_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewSe
     """Makes servers that a test may kill; those still running are ended."""
     made: list[WorkersServer] = request.node.stash.setdefault(_SERVERS, [])
 
-    def make(*flags: str) -> WorkersServer:
+    def make(*flags: str, settings: str = "") -> WorkersServer:
         place = tmp_path / f"server-{len(made)}"
         place.mkdir()
-        made.append(WorkersServer(place, declare(place / "namespace.toml"), *flags))
+        config = declare(place / "namespace.toml")
+        config.write_text(f"[server]\n{settings}\n{config.read_text()}")
+        made.append(WorkersServer(place, config, *flags))
         made[-1].start()
         return made[-1]
 
