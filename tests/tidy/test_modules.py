@@ -1,13 +1,9 @@
-"""Rules about Python modules: a docstring, one purpose, a bounded length, honest names."""
+"""Rules about Python modules: a docstring, one purpose, honest names."""
 
 import ast
 from pathlib import Path
 
 from support.repository import name_of, python_modules
-
-LINES_MAX = 500
-# Longer modules, each with the reason that makes it one purpose all the same.
-LONGER: dict[str, str] = {}
 
 DOCSTRING_LINES_MIN = 3
 BANNED_NAMES = {"base", "common", "helper", "helpers", "manager", "misc", "util", "utils"}
@@ -19,10 +15,6 @@ EVERY = PRODUCT + python_modules("tests")
 def docstring_lines(path: Path) -> int:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     return len((docstring or "").splitlines())
-
-
-def lines(path: Path) -> int:
-    return len(path.read_text(encoding="utf-8").splitlines())
 
 
 def test_a_module_says_what_it_is() -> None:
@@ -37,12 +29,6 @@ def test_a_product_module_says_what_it_owns_and_who_calls_it() -> None:
         if not path.stem.startswith("__") and docstring_lines(path) < DOCSTRING_LINES_MIN
     ]
     assert not terse
-
-
-def test_a_module_is_short() -> None:
-    long = {name_of(path): lines(path) for path in EVERY if lines(path) > LINES_MAX}
-    assert long.keys() == LONGER.keys(), long
-    assert all(LONGER.values())
 
 
 def test_a_module_has_a_name_that_says_something() -> None:
