@@ -17,8 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from partibus.domain import conditions
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, flight_error
+from pyspark_servicebus.errors import BulkError, flight_error
 
 HTTP_SECONDS_MAX: Final = 90.0
 QUESTION_SECONDS_MAX: Final = 10.0
@@ -70,7 +71,7 @@ def discover(access: Access, entity: str) -> Entity:
         body = answer.read()
     except (OSError, http.client.HTTPException) as error:
         text = f"{access.host} cannot be reached: {error}."
-        raise BulkError(UNREACHABLE, text, True) from None
+        raise BulkError(conditions.PARTIBUS_UNREACHABLE, text, True) from None
     finally:
         connection.close()
     return _entity(answer.status, body, access.host)
@@ -84,7 +85,7 @@ def _entity(status: int, body: bytes, host: str) -> Entity:
     if status != http.HTTPStatus.OK:
         error = reported.get("error") or {}
         text = error.get("text") or f"{host} answered {status}: it does not offer the bulk API."
-        condition = error.get("condition", "amqp:not-implemented")
+        condition = error.get("condition", conditions.NOT_IMPLEMENTED)
         raise BulkError(condition, text, bool(error.get("retryable")))
     return Entity(
         reported["entity"],
@@ -161,12 +162,14 @@ class Flight:
     def _answer(self, answers: flight.FlightMetadataReader, waiting: deque[int]) -> Fields:
         raw = answers.read()
         if raw is None:
-            raise BulkError(UNREACHABLE, "The bus closed a write without an answer.", True)
+            raise BulkError(
+                conditions.PARTIBUS_UNREACHABLE, "The bus closed a write without an answer.", True
+            )
         answer: Fields = json.loads(raw.to_pybytes())
         count = answer["accepted"] + len(answer["refused"])
         if count != waiting.popleft():
             raise BulkError(
-                "amqp:internal-error", f"The bus answered for only {count} messages.", False
+                conditions.INTERNAL_ERROR, f"The bus answered for only {count} messages.", False
             )
         return answer
 
@@ -186,7 +189,7 @@ class Flight:
     def _error(self, location: str, error: Exception) -> BulkError:
         """The error; a broken connection is not used again."""
         reported = flight_error(error)
-        if reported.condition == UNREACHABLE:
+        if reported.condition == conditions.PARTIBUS_UNREACHABLE:
             self._clients.pop(location, None)
         return reported
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from partibus.client.atom import AtomClient
 from partibus.client.errors import AtomError
+from partibus.domain import conditions
 from partibus.domain.address import subscription_path
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, Backoff, BulkError
+from pyspark_servicebus.errors import Backoff, BulkError
 from pyspark_servicebus.options import SourceOptions
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
@@ -29,7 +30,7 @@ def matching_entities(options: SourceOptions) -> list[str]:
             backoff.wait_or_raise(_bus_error(error))
     if not found:
         raise BulkError(
-            NOT_FOUND,
+            conditions.NOT_FOUND,
             f"entityPattern: no queue and no subscription matches '{','.join(options.patterns)}'. "
             "A subscription's path is TOPIC/Subscriptions/NAME.",
             False,
@@ -64,8 +65,10 @@ def _may_be_subscription(pattern: str) -> bool:
 
 def _bus_error(error: OSError | AtomError) -> BulkError:
     if isinstance(error, OSError):
-        return BulkError(UNREACHABLE, f"The bus cannot be reached: {error}.", True)
+        return BulkError(
+            conditions.PARTIBUS_UNREACHABLE, f"The bus cannot be reached: {error}.", True
+        )
     text = f"entityPattern: the bus does not list its entities: {error}"
     if error.status == _UNAUTHORIZED:
         text += "; the policy of the connection string needs the Manage right"
-    return BulkError("amqp:unauthorized-access", text, error.status >= 500)
+    return BulkError(conditions.UNAUTHORIZED_ACCESS, text, error.status >= 500)

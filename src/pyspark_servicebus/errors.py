@@ -17,21 +17,17 @@ from typing import Final, TypeVar
 
 from pyspark.errors import PySparkException
 
+from partibus.domain import conditions
 from partibus.domain.sequence import fragment_of
 
-UNREACHABLE: Final = "partibus:unreachable"
-CLAIM_LOST: Final = "partibus:claim-lost"
-CLAIM_FENCED: Final = "partibus:claim-fenced"
-NOT_FOUND: Final = "amqp:not-found"
-UNAUTHORIZED: Final = "amqp:unauthorized-access"
 _NAMES: Final = {
-    UNREACHABLE: "SERVICEBUS_UNREACHABLE",
-    CLAIM_LOST: "SERVICEBUS_CLAIM_LOST",
-    CLAIM_FENCED: "SERVICEBUS_REPLACED_BY_LATER_RUN",
-    "partibus:stage-fenced": "SERVICEBUS_REPLACED_BY_LATER_RUN",
-    NOT_FOUND: "SERVICEBUS_ENTITY_NOT_FOUND",
-    UNAUTHORIZED: "SERVICEBUS_UNAUTHORIZED",
-    "com.microsoft:server-busy": "SERVICEBUS_BUSY",
+    conditions.PARTIBUS_UNREACHABLE: "SERVICEBUS_UNREACHABLE",
+    conditions.PARTIBUS_CLAIM_LOST: "SERVICEBUS_CLAIM_LOST",
+    conditions.PARTIBUS_CLAIM_FENCED: "SERVICEBUS_REPLACED_BY_LATER_RUN",
+    conditions.PARTIBUS_STAGE_FENCED: "SERVICEBUS_REPLACED_BY_LATER_RUN",
+    conditions.NOT_FOUND: "SERVICEBUS_ENTITY_NOT_FOUND",
+    conditions.UNAUTHORIZED_ACCESS: "SERVICEBUS_UNAUTHORIZED",
+    conditions.MICROSOFT_SERVER_BUSY: "SERVICEBUS_BUSY",
 }
 """Conditions for Spark's users by those of AMQP; all others are a request that was refused."""
 FIRST_PAUSE_S: Final = 0.1
@@ -138,7 +134,7 @@ class UnreadableMessage(ServiceBusError):
 def reported_error(reported: dict[str, object]) -> BulkError:
     """An error as the bus wrote it."""
     condition, text = str(reported.get("condition", "")), str(reported.get("text", ""))
-    kind = ClaimLost if condition == CLAIM_LOST else BulkError
+    kind = ClaimLost if condition == conditions.PARTIBUS_CLAIM_LOST else BulkError
     return kind(condition, text, bool(reported.get("retryable")))
 
 
@@ -152,7 +148,9 @@ def flight_error(error: Exception) -> BulkError:
             reported, _ = json.JSONDecoder().raw_decode(text, start)
     if not isinstance(reported, dict) or "condition" not in reported:
         first = text.partition("\n")[0].partition(". Detail:")[0]
-        return BulkError(UNREACHABLE, f"The bus cannot be reached: {first}", True)
+        return BulkError(
+            conditions.PARTIBUS_UNREACHABLE, f"The bus cannot be reached: {first}", True
+        )
     return reported_error(reported)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from partibus.amqp import conditions
+from partibus.domain import conditions
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import source_options

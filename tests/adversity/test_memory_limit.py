@@ -16,8 +16,8 @@ from adversity.intruder import DISPOSITION, TRANSFER, Intruder, frame, transfer
 from adversity.letters import letter
 from adversity.victim import Victim
 from adversity.waiting import wait_until
-from partibus.amqp import conditions
 from partibus.amqp.codec.types import UInt
+from partibus.domain import conditions
 from partibus.gateway.gateway import PEAK_BYTES_MIN
 from support.sas import sas_token
 

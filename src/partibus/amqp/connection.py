@@ -227,7 +227,7 @@ class Connection:
             )
         elif idle.heartbeat_due() and self._opened:
             self.out.append(EMPTY_FRAME)
-        for link, error in self.unfinished.stalled(now_ms):
+        for link, error in self.unfinished.stalled(now_ms, self.settings.stalled_condition):
             link.session.fail_link(link, error, events)
         return events
 

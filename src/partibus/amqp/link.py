@@ -433,7 +433,7 @@ class Link:
             self._refuse_oversize(number, assembly.settled, state, events)
             return
         if assembly.is_turned_away:
-            error = AmqpError(conditions.MICROSOFT_SERVER_BUSY, NO_MEMORY)
+            error = AmqpError(connection.settings.busy_condition, NO_MEMORY)
             self._refuse(number, assembly.settled, state, error, events)
             return
         events.append(

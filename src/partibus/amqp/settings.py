@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from partibus.amqp.conditions import RESOURCE_LIMIT_EXCEEDED
+
 # The minimum that any peer must accept [2.8.19]; a smaller max-frame-size is refused.
 FRAME_SIZE_MIN: Final = 512
 
@@ -83,6 +85,10 @@ class ConnectionSettings:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     properties: Mapping[str, object] = field(default_factory=dict)
+    busy_condition: str = RESOURCE_LIMIT_EXCEEDED
+    """Reported for a message that there was no memory for; clients retry by this name."""
+    stalled_condition: str = RESOURCE_LIMIT_EXCEEDED
+    """Reported for a message that was not finished in time."""
 
     def __post_init__(self) -> None:
         assert self.max_frame_size >= FRAME_SIZE_MIN

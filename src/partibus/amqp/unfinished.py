@@ -162,7 +162,7 @@ class Unfinished:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def stalled(self, now_ms: int) -> list[tuple["Link", AmqpError]]:
+    def stalled(self, now_ms: int, condition: str) -> list[tuple["Link", AmqpError]]:
         """Links to detach: an incomplete message without progress would be kept forever."""
         ended: list[tuple[Link, AmqpError]] = []
         for link, assembly in self._by_link.items():
@@ -171,7 +171,7 @@ class Unfinished:
                     f"A message was not finished: after {assembly.size} bytes nothing arrived for "
                     f"{UNFINISHED_MS_MAX // 1000} s. Send it again."
                 )
-                ended.append((link, AmqpError(conditions.MICROSOFT_TIMEOUT, text)))
+                ended.append((link, AmqpError(condition, text)))
         return ended
 
     def excuse(self, now_ms: int) -> None:

@@ -7,6 +7,7 @@ says what went wrong. Called by the application.
 from typing import Final
 
 from partibus.atom.markup import DECLARATION, branch, leaf
+from partibus.domain import conditions
 from partibus.domain.error_counts import note_error
 from partibus.domain.errors import BusError, RequestError
 
@@ -31,7 +32,7 @@ _PHRASES: Final = {
 class PreconditionFailed(RequestError):
     """The condition of the request does not hold; send If-Match: * to update what exists."""
 
-    condition = "com.microsoft:precondition-failed"
+    condition = conditions.MICROSOFT_PRECONDITION_FAILED
     http_status = 412
 
 
@@ -50,7 +51,7 @@ class MethodNotAllowed(RequestError):
 class BodyTooSlow(BusError):
     """The request did not arrive in time; send it again."""
 
-    condition = "com.microsoft:timeout"
+    condition = conditions.MICROSOFT_TIMEOUT
     http_status = 408
 
 

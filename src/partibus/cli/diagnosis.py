@@ -22,6 +22,7 @@ from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
 from partibus.client.bus import Bus, tls_context
 from partibus.client.errors import AtomError, RemoteError
+from partibus.domain import conditions
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
@@ -210,10 +211,10 @@ async def _right(bus: Bus, entity: str, right: Literal["send", "receive"]) -> Fi
 
 def _refusal(error: RemoteError, entity: str, right: str) -> Finding:
     text = plain_words(error)
-    if error.condition == "amqp:not-found":
+    if error.condition == conditions.NOT_FOUND:
         advice = "List the queues: partibus queue list. Create it: partibus queue create NAME"
         return Finding(right, "fail", f"{entity} does not exist", advice, EXIT_NOT_FOUND)
-    if error.condition == "amqp:unauthorized-access":
+    if error.condition == conditions.UNAUTHORIZED_ACCESS:
         word = "Send" if right == "send" else "Listen"
         advice = f"Use a policy with the {word} right on this entity or the namespace."
         return Finding(right, "warn", f"this policy may not {right}", advice, EXIT_UNAUTHORIZED)

@@ -17,6 +17,7 @@ import typer
 
 from partibus.client.connection_string import ConnectionStringError
 from partibus.client.errors import AtomError, RemoteError
+from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError, BusError, ConfigError
 from partibus.server.failure import (
     EXIT_CLEAN,
@@ -36,12 +37,12 @@ EXIT_INTERRUPTED: Final = 130
 # Vendor texts end with ids for the log; one of them is enough for people.
 _TRACKING: Final = re.compile(r"\s*\(?\b(?:Reference|TrackingId|SystemTracker|Timestamp):.*", re.S)
 _CODES: Final = {
-    "amqp:not-found": EXIT_NOT_FOUND,
-    "com.microsoft:message-not-found": EXIT_NOT_FOUND,
-    "amqp:unauthorized-access": EXIT_UNAUTHORIZED,
-    "com.microsoft:auth-failed": EXIT_UNAUTHORIZED,
-    "amqp:connection:forced": EXIT_UNREACHABLE,
-    "com.microsoft:argument-error": EXIT_USAGE,
+    conditions.NOT_FOUND: EXIT_NOT_FOUND,
+    conditions.MICROSOFT_MESSAGE_NOT_FOUND: EXIT_NOT_FOUND,
+    conditions.UNAUTHORIZED_ACCESS: EXIT_UNAUTHORIZED,
+    conditions.MICROSOFT_AUTH_FAILED: EXIT_UNAUTHORIZED,
+    conditions.CONNECTION_FORCED: EXIT_UNREACHABLE,
+    conditions.MICROSOFT_ARGUMENT_ERROR: EXIT_USAGE,
 }
 _STATUS_CODES: Final = {
     400: EXIT_USAGE,
@@ -51,11 +52,12 @@ _STATUS_CODES: Final = {
     409: EXIT_EXISTS,
 }
 _HINTS: Final = {
-    "amqp:not-found": "List the entities: partibus queue list, partibus topic list.",
-    "amqp:unauthorized-access": "Check the policy, its key and its rights: partibus doctor",
-    "com.microsoft:session-cannot-be-locked": "Another receiver holds this session.",
-    "com.microsoft:message-lock-lost": "Processing took longer than the lock; the message will "
-    "be delivered again.",
+    conditions.NOT_FOUND: "List the entities: partibus queue list, partibus topic list.",
+    conditions.UNAUTHORIZED_ACCESS: "Check the policy, its key and its rights: partibus doctor",
+    conditions.MICROSOFT_SESSION_CANNOT_BE_LOCKED: "Another receiver holds this session.",
+    conditions.MICROSOFT_MESSAGE_LOCK_LOST: (
+        "Processing took longer than the lock; the message will be delivered again."
+    ),
 }
 _SESSION_WORDS: Final = "requires sessions"
 

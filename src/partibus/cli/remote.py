@@ -15,12 +15,11 @@ from urllib.parse import quote, urlencode
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import HTTP_TIMEOUT_S, Place
 from partibus.client.cbs import token_for
+from partibus.domain import conditions
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_USAGE
 
 PREFIX: Final = "/$partibus"
 TOKEN_LIFETIME_S: Final = 300
-
-_ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 
 Answer = dict[str, Any]
 
@@ -98,7 +97,7 @@ def _refusal(raw: bytes) -> str:
 
 
 def _exit_code(status: int, condition: str) -> int:
-    if condition == _ARGUMENT_ERROR:
+    if condition == conditions.MICROSOFT_ARGUMENT_ERROR:
         return EXIT_USAGE
     codes: dict[int, int] = {
         http.client.NOT_FOUND: EXIT_NOT_FOUND,

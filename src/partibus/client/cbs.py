@@ -15,6 +15,7 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
 from partibus.client.requests import RequestLinks
+from partibus.domain import conditions
 
 CBS: Final = "$cbs"
 _SAS_TYPE: Final = "servicebus.windows.net:sastoken"
@@ -44,5 +45,5 @@ async def ask_for_claim(links: RequestLinks, audience: str, token: str) -> None:
     status = answer.get("status-code")
     if not isinstance(status, int) or not 200 <= status < 300:
         text = str(answer.get("status-description"))
-        condition = str(answer.get("error-condition") or "amqp:unauthorized-access")
+        condition = str(answer.get("error-condition") or conditions.UNAUTHORIZED_ACCESS)
         raise RemoteError(AmqpError(condition, text), f"put-token for {audience}")

@@ -9,10 +9,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from ssl import SSLContext
 from typing import Final, Self
 
-from partibus.amqp import conditions, events
+from partibus.amqp import events
 from partibus.amqp.connection import Connection
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.session import Session
@@ -20,6 +21,7 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.client.errors import RemoteError
 from partibus.client.links import LinkOwner, Receiver, Sender
+from partibus.domain import conditions
 from partibus.domain.clock import Clock, SystemClock
 
 # Settle modes [2.8.2, 2.8.3]: of the sender, then of the receiver.
@@ -36,6 +38,8 @@ class BusClient(asyncio.Protocol):
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
         self._clock = clock
+        # A message that stalls here is received again, as after any timeout of the bus.
+        settings = replace(settings, stalled_condition=conditions.MICROSOFT_TIMEOUT)
         self.engine = Connection(settings, initiator=True, now_ms=clock.monotonic_ms())
         self.error: RemoteError | None = None
         self._transport: asyncio.Transport | None = None

@@ -4,8 +4,8 @@ Owns the client's exceptions, which carry what travelled on the wire: the condit
 the status of the management API.
 """
 
-from partibus.amqp import conditions
 from partibus.amqp.errors import AmqpError
+from partibus.domain import conditions
 
 
 class RemoteError(Exception):

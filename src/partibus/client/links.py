@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.amqp import conditions
 from partibus.amqp.delivery import ACCEPTED, RELEASED, Accepted, Delivery, DeliveryState, Rejected
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
 from partibus.client.errors import RemoteError
+from partibus.domain import conditions
 
 Outcomes = dict[int, AmqpError | None]
 """The outcomes of payloads, by index: None is accepted."""

@@ -15,6 +15,7 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.errors import RemoteError
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import RequestLinks
+from partibus.domain import conditions
 from partibus.domain.sequence import fragment_of
 
 SERVER_TIMEOUT_MS: Final = 60_000
@@ -22,7 +23,7 @@ SESSIONS_WITH_CONTENT_MS: Final = 253_402_300_800_000
 """The year 10000: requests sessions with messages or state, not recently changed ones."""
 _SESSIONS_PAGE: Final = 100
 _NOTHING: Final = (204, 404)
-_NOTHING_CONDITIONS: Final = ("", "com.microsoft:message-not-found")
+_NOTHING_CONDITIONS: Final = ("", conditions.MICROSOFT_MESSAGE_NOT_FOUND)
 
 Answer = dict[object, object]
 
@@ -61,7 +62,7 @@ class Management:
         if status in _NOTHING and condition in _NOTHING_CONDITIONS:
             return None
         text = str(response.properties.get("statusDescription") or f"status {status}")
-        error = AmqpError(condition or "amqp:internal-error", text)
+        error = AmqpError(condition or conditions.INTERNAL_ERROR, text)
         raise RemoteError(error, f"{operation} on {self._path}")
 
     # --- messages -----------------------------------------------------------------------------
@@ -175,7 +176,8 @@ class Management:
         if await self.request("cancel-scheduled-message", body) is None:
             listed = ", ".join(map(str, numbers))
             error = AmqpError(
-                "com.microsoft:message-not-found", f"no scheduled message has the number {listed}"
+                conditions.MICROSOFT_MESSAGE_NOT_FOUND,
+                f"no scheduled message has the number {listed}",
             )
             raise RemoteError(error, f"cancel on {self._path}")
 

@@ -35,11 +35,11 @@ from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage, Receiver, Sender
 from partibus.client.requests import ANSWER_SECONDS_MAX
+from partibus.domain import conditions
 
 _DECLARE: Final = 0x31
 _DISCHARGE: Final = 0x32
 _VALUE: Final = bytes((0x00, 0x53, AMQP_VALUE))
-IN_DOUBT_CONDITION: Final = "amqp:transaction:timeout"
 
 
 class TransactionOutcome(Enum):
@@ -236,7 +236,7 @@ def _note(move: Move, answer: Answer) -> None:
         move.outcome = TransactionOutcome.COMMITTED
         return
     move.error = answer.error("The bus did not commit a transaction")
-    if move.error.condition != IN_DOUBT_CONDITION:
+    if move.error.condition != conditions.TRANSACTION_TIMEOUT:
         move.outcome = TransactionOutcome.ROLLED_BACK
 
 

@@ -11,11 +11,13 @@ import uuid
 from pathlib import Path
 from typing import ClassVar
 
+from partibus.domain import conditions
+
 
 class BusError(Exception):
     """The bus could not do what was asked."""
 
-    condition: ClassVar[str] = "amqp:internal-error"
+    condition: ClassVar[str] = conditions.INTERNAL_ERROR
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = True
 
@@ -46,7 +48,7 @@ class BusError(Exception):
 class RequestError(BusError):
     """The request is refused; change it before trying again."""
 
-    condition: ClassVar[str] = "amqp:not-allowed"
+    condition: ClassVar[str] = conditions.NOT_ALLOWED
     http_status: ClassVar[int] = 400
     retryable: ClassVar[bool] = False
 
@@ -69,7 +71,7 @@ class MessagesNotRead(RequestError):
 class EntityNotFound(RequestError):
     """The messaging entity could not be found. Create it, or correct its name."""
 
-    condition: ClassVar[str] = "amqp:not-found"
+    condition: ClassVar[str] = conditions.NOT_FOUND
     http_status: ClassVar[int] = 404
 
     @classmethod
@@ -85,7 +87,7 @@ class EntityNotFound(RequestError):
 class EntityExists(RequestError):
     """An entity with this name already exists; choose another name."""
 
-    condition: ClassVar[str] = "com.microsoft:entity-already-exists"
+    condition: ClassVar[str] = conditions.MICROSOFT_ENTITY_EXISTS
     http_status: ClassVar[int] = 409
 
     @classmethod
@@ -99,7 +101,7 @@ class EntityExists(RequestError):
 class OperationConflict(RequestError):
     """Another operation on this entity is in progress; try again when it has finished. SubCode=40901."""  # noqa: E501
 
-    condition: ClassVar[str] = "com.microsoft:operation-cancelled"
+    condition: ClassVar[str] = conditions.MICROSOFT_OPERATION_CANCELLED
     http_status: ClassVar[int] = 409
     retryable: ClassVar[bool] = True
 
@@ -111,63 +113,63 @@ class CatalogBusy(OperationConflict):
 class EntityDisabled(RequestError):
     """The entity is disabled for this operation; set its status to Active."""
 
-    condition: ClassVar[str] = "com.microsoft:entity-disabled"
+    condition: ClassVar[str] = conditions.MICROSOFT_ENTITY_DISABLED
     http_status: ClassVar[int] = 403
 
 
 class MessageLockLost(RequestError):
     """The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue. Receive the message again."""  # noqa: E501
 
-    condition: ClassVar[str] = "com.microsoft:message-lock-lost"
+    condition: ClassVar[str] = conditions.MICROSOFT_MESSAGE_LOCK_LOST
     http_status: ClassVar[int] = 410
 
 
 class SessionLockLost(RequestError):
     """The session lock was lost. Accept the session again."""
 
-    condition: ClassVar[str] = "com.microsoft:session-lock-lost"
+    condition: ClassVar[str] = conditions.MICROSOFT_SESSION_LOCK_LOST
     http_status: ClassVar[int] = 410
 
 
 class SessionCannotBeLocked(RequestError):
     """The session is held by another receiver; try again when it is released."""
 
-    condition: ClassVar[str] = "com.microsoft:session-cannot-be-locked"
+    condition: ClassVar[str] = conditions.MICROSOFT_SESSION_CANNOT_BE_LOCKED
     http_status: ClassVar[int] = 410
 
 
 class ClaimLost(RequestError):
     """The claim lapsed, and others have taken some of its messages. Claim again."""
 
-    condition: ClassVar[str] = "partibus:claim-lost"
+    condition: ClassVar[str] = conditions.PARTIBUS_CLAIM_LOST
     http_status: ClassVar[int] = 410
 
 
 class ClaimFenced(RequestError):
     """Another run of the same owner has taken over; stop this one."""
 
-    condition: ClassVar[str] = "partibus:claim-fenced"
+    condition: ClassVar[str] = conditions.PARTIBUS_CLAIM_FENCED
     http_status: ClassVar[int] = 409
 
 
 class StageLost(RequestError):
     """A stage is missing or incomplete: it expired or was dropped. Write the batch again."""
 
-    condition: ClassVar[str] = "partibus:stage-lost"
+    condition: ClassVar[str] = conditions.PARTIBUS_STAGE_LOST
     http_status: ClassVar[int] = 410
 
 
 class StageFenced(RequestError):
     """Another run of the same writer has taken over, or the batch has ended; stop this one."""
 
-    condition: ClassVar[str] = "partibus:stage-fenced"
+    condition: ClassVar[str] = conditions.PARTIBUS_STAGE_FENCED
     http_status: ClassVar[int] = 409
 
 
 class MessageNotFound(RequestError):
     """There is no such message; peek to find its sequence number."""
 
-    condition: ClassVar[str] = "com.microsoft:message-not-found"
+    condition: ClassVar[str] = conditions.MICROSOFT_MESSAGE_NOT_FOUND
     http_status: ClassVar[int] = 404
 
 
@@ -178,61 +180,61 @@ class ParcelSealed(RequestError):
 class MessageTooLarge(RequestError):
     """The message is larger than the entity accepts; make it smaller."""
 
-    condition: ClassVar[str] = "amqp:link:message-size-exceeded"
+    condition: ClassVar[str] = conditions.LINK_MESSAGE_SIZE_EXCEEDED
     http_status: ClassVar[int] = 413
 
 
 class QuotaExceeded(RequestError):
     """A quota is used up; free space or raise the limit."""
 
-    condition: ClassVar[str] = "amqp:resource-limit-exceeded"
+    condition: ClassVar[str] = conditions.RESOURCE_LIMIT_EXCEEDED
     http_status: ClassVar[int] = 403
 
 
 class NoMatchingSubscription(RequestError):
     """No subscription of the topic selects the message; add a rule that does."""
 
-    condition: ClassVar[str] = "com.microsoft:no-matching-subscription"
+    condition: ClassVar[str] = conditions.MICROSOFT_NO_MATCHING_SUBSCRIPTION
     http_status: ClassVar[int] = 500
 
 
 class Unauthorized(RequestError):
     """The token or key does not allow this; use a policy that has the right."""
 
-    condition: ClassVar[str] = "amqp:unauthorized-access"
+    condition: ClassVar[str] = conditions.UNAUTHORIZED_ACCESS
     http_status: ClassVar[int] = 401
 
 
 class ArgumentError(RequestError):
     """An argument is not valid; correct it."""
 
-    condition: ClassVar[str] = "com.microsoft:argument-error"
+    condition: ClassVar[str] = conditions.MICROSOFT_ARGUMENT_ERROR
 
 
 class MalformedMessage(RequestError):
     """The message is not a well-formed AMQP message; re-encode it."""
 
-    condition: ClassVar[str] = "amqp:decode-error"
+    condition: ClassVar[str] = conditions.DECODE_ERROR
 
 
 class NotImplementedHere(RequestError):
     """This server does not offer the operation."""
 
-    condition: ClassVar[str] = "amqp:not-implemented"
+    condition: ClassVar[str] = conditions.NOT_IMPLEMENTED
     http_status: ClassVar[int] = 501
 
 
 class TransactionUnknown(RequestError):
     """No transaction with this id is open on this connection; declare another."""
 
-    condition: ClassVar[str] = "amqp:transaction:unknown-id"
+    condition: ClassVar[str] = conditions.TRANSACTION_UNKNOWN_ID
     http_status: ClassVar[int] = 404
 
 
 class TransactionRolledBack(RequestError):
     """The transaction was rolled back and had no effect; repeat it in another."""
 
-    condition: ClassVar[str] = "amqp:transaction:rollback"
+    condition: ClassVar[str] = conditions.TRANSACTION_ROLLBACK
     http_status: ClassVar[int] = 409
 
 
@@ -246,7 +248,7 @@ class TransactionSizeExceeded(QuotaExceeded):
 class TransientError(BusError):
     """The bus cannot do it right now; try again."""
 
-    condition: ClassVar[str] = "com.microsoft:server-busy"
+    condition: ClassVar[str] = conditions.MICROSOFT_SERVER_BUSY
     http_status: ClassVar[int] = 503
 
 
@@ -257,7 +259,7 @@ class ServerBusy(TransientError):
 class OperationTimeout(TransientError):
     """The operation did not finish in time; its outcome is unknown."""
 
-    condition: ClassVar[str] = "com.microsoft:timeout"
+    condition: ClassVar[str] = conditions.MICROSOFT_TIMEOUT
     http_status: ClassVar[int] = 408
 
 
@@ -272,7 +274,7 @@ class StoreFull(StoreUnavailable):
 class TransactionTimedOut(TransientError):
     """The transaction did not end in time and was rolled back; repeat it in another."""
 
-    condition: ClassVar[str] = "amqp:transaction:timeout"
+    condition: ClassVar[str] = conditions.TRANSACTION_TIMEOUT
     http_status: ClassVar[int] = 408
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from partibus.amqp.conditions import CONNECTION_FORCED
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access.access import AccessControl
 from partibus.control.catalog.record import Change, ChangeKind
 from partibus.control.live import LiveNamespace
+from partibus.domain import conditions
 from partibus.domain.clock import Clock
 from partibus.domain.event_log import EVENT_LOG
 from partibus.domain.limits import Profile
@@ -70,7 +70,12 @@ class Gateway:
         self.namespace = namespace
         self.access = access
         self.scheduler = scheduler
-        self.settings = replace(settings, offered_capabilities=CAPABILITIES)
+        self.settings = replace(
+            settings,
+            offered_capabilities=CAPABILITIES,
+            busy_condition=conditions.MICROSOFT_SERVER_BUSY,
+            stalled_condition=conditions.MICROSOFT_TIMEOUT,
+        )
         self.faults = faults
         """Faults injected into client connections; None unless faults were enabled."""
         self.now_ms = clock.now_ms
@@ -227,7 +232,7 @@ class Gateway:
 
     def close_connections(self, reason: str) -> int:
         """End every connection from our side; returns how many there were."""
-        error = AmqpError(CONNECTION_FORCED, reason)
+        error = AmqpError(conditions.CONNECTION_FORCED, reason)
         connections = list(self._connections)
         for connection in connections:
             connection.force_close(error)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError, RequestError, Unauthorized
 from partibus.ops.admin_forms import PREFIX, answering, fresh_json, read_body
 from partibus.ops.administration import Administration
@@ -35,14 +36,14 @@ SESSION_PATH: Final = PREFIX + "/session"
 class ForeignRequest(RequestError):
     """This request did not come from a page of this console; reload the page."""
 
-    condition = "amqp:unauthorized-access"
+    condition = conditions.UNAUTHORIZED_ACCESS
     http_status = 403
 
 
 class ReadOnly(RequestError):
     """This console is read-only: the server was started with --console read-only."""
 
-    condition = "amqp:not-allowed"
+    condition = conditions.NOT_ALLOWED
     http_status = 403
 
 

@@ -16,7 +16,8 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pyspark_servicebus.errors import CLAIM_FENCED, BulkError, retried
+from partibus.domain import conditions
+from pyspark_servicebus.errors import BulkError, retried
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.over_amqp.claim_files import CLAIM, INTENT, ClaimFiles
 from pyspark_servicebus.over_amqp.deferral import Deferral
@@ -67,7 +68,7 @@ class DeferClaimStream(StreamReader):
         files = self._open()[2]
         if not files.is_mine(self._run):
             raise BulkError(
-                CLAIM_FENCED,
+                conditions.PARTIBUS_CLAIM_FENCED,
                 f"Another run of '{self.options.claim_owner}' has begun; this one has ended.",
                 False,
             )

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from partibus.amqp import conditions
 from partibus.amqp.delivery import modified
 from partibus.client.message_columns import MessageColumns
+from partibus.domain import conditions
 from pyspark_servicebus.errors import Backoff, BulkError
 from pyspark_servicebus.over_amqp.browse import Page, walk_set
 from pyspark_servicebus.over_amqp.by_number import look_by_number

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from partibus.amqp import conditions
+from partibus.domain import conditions
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.over_amqp.holding import Holding, Place
 from pyspark_servicebus.over_amqp.portions import portions

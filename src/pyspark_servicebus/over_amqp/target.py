@@ -14,9 +14,10 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.links import Outcomes
 from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
 from partibus.client.message_columns import MessageColumns
+from partibus.domain import conditions
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity
-from pyspark_servicebus.errors import UNREACHABLE, BulkError
+from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, bus_error, wire_of
 from pyspark_servicebus.sink.delivery import Broken, RowMessage, Target
 
@@ -141,7 +142,7 @@ class AmqpTarget(Target):
         return done
 
 
-_UNKNOWN: Final = AmqpError(UNREACHABLE, "The bus gave no answer.")
+_UNKNOWN: Final = AmqpError(conditions.PARTIBUS_UNREACHABLE, "The bus gave no answer.")
 
 
 def _single(message: RowMessage) -> Batch:

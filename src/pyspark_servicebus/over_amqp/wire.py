@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, TypeVar
 
-from partibus.amqp import conditions
 from partibus.amqp.errors import AmqpError
 from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError
 from partibus.client.links import LinkOwner, Receiver, Sender
 from partibus.client.management import Management
+from partibus.domain import conditions
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, retried
+from pyspark_servicebus.errors import BulkError, retried
 
 RETRYABLE: Final = frozenset(
     (
@@ -169,5 +169,7 @@ def unreachable(host: str, error: OSError | TimeoutError) -> BulkError:
     """The error of a bus that does not answer."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"The certificate of {host} is not trusted ({error.verify_message}); name its "
-        return BulkError(UNREACHABLE, text + "authority with caFile.", False)
-    return BulkError(UNREACHABLE, f"{host} cannot be reached: {error or 'no answer'}.", True)
+        return BulkError(conditions.PARTIBUS_UNREACHABLE, text + "authority with caFile.", False)
+    return BulkError(
+        conditions.PARTIBUS_UNREACHABLE, f"{host} cannot be reached: {error or 'no answer'}.", True
+    )

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from partibus.client.message_columns import MessageColumns
+from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, Backoff, BulkError
+from pyspark_servicebus.errors import Backoff, BulkError
 from pyspark_servicebus.source.tasks import flight_of
 
 BAD_ROW_CONDITIONS: Final = frozenset(
     (
-        "amqp:link:message-size-exceeded",
-        "amqp:decode-error",
-        "amqp:not-allowed",
+        conditions.LINK_MESSAGE_SIZE_EXCEEDED,
+        conditions.DECODE_ERROR,
+        conditions.NOT_ALLOWED,
         ArgumentError.condition,
     )
 )
@@ -83,7 +84,7 @@ class Target:
                 self._entity = None
                 self._backoff.wait_or_raise(broken.error)
             except BulkError as error:
-                if error.condition == NOT_FOUND:
+                if error.condition == conditions.NOT_FOUND:
                     # A missing entity that a row names is the row's fault.
                     for message in messages:
                         self._refuse_one(message, error.condition, error.text)
@@ -176,7 +177,9 @@ def by_owner(entity: Entity, messages: list[RowMessage]) -> dict[str, list[RowMe
     locations = entity.locations
     places = [place for place in locations.values() if place is not None]
     if not places:
-        raise BulkError(UNREACHABLE, f"No worker of '{entity.path}' answers.", True)
+        raise BulkError(
+            conditions.PARTIBUS_UNREACHABLE, f"No worker of '{entity.path}' answers.", True
+        )
     if len(set(places)) == 1:
         return {places[0]: messages}
     found: dict[str, list[RowMessage]] = {}
@@ -215,7 +218,7 @@ class Broken(Exception):
 
 def refuse_for_good(refuse: Refuse, message: RowMessage, condition: str, text: str) -> None:
     """Pass on a message that is a bad row; any other refusal raises its error."""
-    if condition not in BAD_ROW_CONDITIONS and condition != NOT_FOUND:
+    if condition not in BAD_ROW_CONDITIONS and condition != conditions.NOT_FOUND:
         raise BulkError(condition, text, False)
     refuse(message, condition, text)
 
@@ -226,13 +229,13 @@ def too_large(message: RowMessage, entity: Entity) -> tuple[str, str]:
         f"The message has {len(message.payload)} bytes; '{entity.path}' accepts "
         f"{entity.message_bytes_max}."
     )
-    return "amqp:link:message-size-exceeded", text
+    return conditions.LINK_MESSAGE_SIZE_EXCEEDED, text
 
 
 def no_detection(path: str) -> BulkError:
     """The error for deliver=dedup where nothing detects duplicates."""
     return BulkError(
-        "amqp:not-allowed",
+        conditions.NOT_ALLOWED,
         f"deliver=dedup: '{path}' does not detect duplicates. Make it with "
         "requires_duplicate_detection, or write deliver=atLeastOnce.",
         False,

@@ -11,10 +11,11 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
+from partibus.domain import conditions
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Fields, discover
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, Backoff, BulkError, retried
+from pyspark_servicebus.errors import Backoff, BulkError, retried
 from pyspark_servicebus.sink.delivery import (
     BATCHES_PER_CALL,
     Refuse,
@@ -42,7 +43,7 @@ class Home:
         found = entity.locations.get(fragment_index(self.writer, len(entity.locations)))
         if found is None:
             text = f"The worker with the stages of '{self.writer}' does not answer."
-            raise BulkError(UNREACHABLE, text, True)
+            raise BulkError(conditions.PARTIBUS_UNREACHABLE, text, True)
         return found
 
     def ask(self, action: str, retry_s: float, /, **fields: object) -> Fields:
@@ -128,7 +129,7 @@ class StagedTarget:
                 self._send()
             except BulkError as error:
                 self._location = None
-                if error.condition == NOT_FOUND:
+                if error.condition == conditions.NOT_FOUND:
                     self._refuse_all(error)
                 else:
                     self._backoff.wait_or_raise(error)
@@ -183,7 +184,7 @@ def query_series() -> str:
     query = None if context is None else context.getLocalProperty(QUERY_ID)
     if query is None:
         raise BulkError(
-            "amqp:not-implemented",
+            conditions.NOT_IMPLEMENTED,
             "deliver=staged: Spark does not say which query this is, so its batches cannot be "
             "distinguished. Write deliver=dedup.",
             False,

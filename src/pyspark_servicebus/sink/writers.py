@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from partibus.domain import conditions
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.errors import BulkError, retried
@@ -31,7 +32,6 @@ from pyspark_servicebus.sink.encode import BadRow, RowEncoder
 from pyspark_servicebus.sink.plan import SinkPlan, sink_plan
 from pyspark_servicebus.sink.staging import Home, Staged, StagedTarget, query_series
 
-NO_MESSAGE: Final = "amqp:decode-error"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -179,7 +179,7 @@ class TaskWrite:
             for number, (target, message) in enumerate(encoder.rows(batch)):
                 path = target or self._options.entity
                 if isinstance(message, BadRow):
-                    self._refuse((batch, number, path), NO_MESSAGE, str(message))
+                    self._refuse((batch, number, path), conditions.DECODE_ERROR, str(message))
                 else:
                     self._target(path).add(RowMessage(message, (batch, number, path)))
         for known in self._targets.values():
@@ -188,7 +188,7 @@ class TaskWrite:
         duplicates = sum(target.duplicates for target in self._targets.values())
         if accepted + self._bad_count != rows:
             raise BulkError(
-                "amqp:internal-error",
+                conditions.INTERNAL_ERROR,
                 f"Of {rows} rows, {accepted} were accepted and {self._bad_count} were bad: some "
                 "were not answered.",
                 False,

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pyspark_servicebus.errors import CLAIM_LOST, BulkError
+from partibus.domain import conditions
+from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.source.reading import Answers
 from pyspark_servicebus.source.stream_reader import BYTES_MAX
 
@@ -78,7 +79,8 @@ class ClaimRenewal:
             lapsed = {
                 index: {"messages": self._counts[index], "bytes": BYTES_MAX}
                 for index, answer in answers.items()
-                if answer["error"] is not None and answer["error"]["condition"] == CLAIM_LOST
+                if answer["error"] is not None
+                and answer["error"]["condition"] == conditions.PARTIBUS_CLAIM_LOST
             }
             if lapsed:
                 answers |= self._change("claim", lapsed, SOON_S, **fields)

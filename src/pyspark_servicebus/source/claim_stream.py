@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from pyspark_servicebus.errors import CLAIM_LOST
+from partibus.domain import conditions
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.claim_renewal import ClaimRenewal
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
@@ -144,7 +144,11 @@ class ClaimStream(StreamReader):
             return []
         with self._renewal.paused():
             answers = self._change("settle", indexes, self.retry_s, start=name)
-        lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
+        lost = [
+            i
+            for i in indexes
+            if (answers[i]["error"] or {}).get("condition") == conditions.PARTIBUS_CLAIM_LOST
+        ]
         if lost:
             owner = self.options.claim_owner
             self.data_was_lost(
@@ -156,7 +160,7 @@ class ClaimStream(StreamReader):
                 owner=owner,
                 fragment=lost[0],
             )
-        settled = [*good(answers, "settle", but_for=CLAIM_LOST), *lost]
+        settled = [*good(answers, "settle", but_for=conditions.PARTIBUS_CLAIM_LOST), *lost]
         self._settled.update(dict.fromkeys(settled, name))
         self._renewal.forget(name, settled)
         return [index for index in indexes if index not in settled]
@@ -204,7 +208,7 @@ class ClaimStream(StreamReader):
         """Take over the complete claim of an earlier run; missing messages were taken by others."""
         limits = {i: {"messages": count, "bytes": BYTES_MAX} for i, count in counts.items()}
         answers = self._hold(name, limits, self.options.retry_s)
-        held = good(answers, "claim", but_for=CLAIM_LOST)
+        held = good(answers, "claim", but_for=conditions.PARTIBUS_CLAIM_LOST)
         down = [index for index in counts if (answers[index]["error"] or {}).get("retryable")]
         if down:
             good({i: {"error": {**answers[i]["error"], "retryable": False}} for i in down}, "claim")

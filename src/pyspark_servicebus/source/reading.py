@@ -8,10 +8,11 @@ caller decides what it can do without. Batches and streams share it.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, Backoff, BulkError, reported_error, retried
+from pyspark_servicebus.errors import Backoff, BulkError, reported_error, retried
 from pyspark_servicebus.options import SourceOptions
 
 Answers = dict[int, dict[str, Any]]
@@ -138,7 +139,11 @@ class Reading:
 
 
 def _no_answer(indexes: list[int], text: str) -> Answers:
-    error = {"condition": UNREACHABLE, "text": f"It does not answer: {text}", "retryable": True}
+    error = {
+        "condition": conditions.PARTIBUS_UNREACHABLE,
+        "text": f"It does not answer: {text}",
+        "retryable": True,
+    }
     return {index: {"error": error} for index in indexes}
 
 

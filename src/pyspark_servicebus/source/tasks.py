@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from partibus.domain import conditions
 from partibus.domain.sequence import number_of
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, Backoff, BulkError, DataLoss, LossAdvice
+from pyspark_servicebus.errors import Backoff, BulkError, DataLoss, LossAdvice
 from pyspark_servicebus.source.decode import Decoder
 from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
@@ -156,7 +157,9 @@ def _read_piece(
     while True:
         try:
             if location is None:
-                raise BulkError(UNREACHABLE, "The fragment's worker is down.", True)
+                raise BulkError(
+                    conditions.PARTIBUS_UNREACHABLE, "The fragment's worker is down.", True
+                )
             place = {"fragment": part.fragment, "from": first, "to": part.last, "form": form}
             ticket = {**partition.ticket, **place}
             for batch, reported in flight.chunks(location, **ticket):

@@ -10,6 +10,7 @@ from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
+from partibus.domain import conditions
 
 
 def of(kind: type[Event], events: list[Event]) -> list[Event]:
@@ -97,7 +98,13 @@ class RawPeer:
 
     def __init__(self, settings: ConnectionSettings | None = None, now_ms: int = 0) -> None:
         self.engine = Connection(
-            settings or ConnectionSettings(container_id="server"), now_ms=now_ms
+            settings
+            or ConnectionSettings(
+                container_id="server",
+                busy_condition=conditions.MICROSOFT_SERVER_BUSY,
+                stalled_condition=conditions.MICROSOFT_TIMEOUT,
+            ),
+            now_ms=now_ms,
         )
 
     def send(self, data: bytes) -> list[Event]:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from partibus.amqp import conditions
 from partibus.amqp.codec.types import UInt
 from partibus.amqp.events import LinkFailed, TransferReceived
 from partibus.amqp.settings import (
@@ -10,6 +9,7 @@ from partibus.amqp.settings import (
     UNFINISHED_MS_MAX,
     UNFINISHED_STEP_BYTES,
 )
+from partibus.domain import conditions
 from support.amqp.engines import RawPeer, frame
 
 

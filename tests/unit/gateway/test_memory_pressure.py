@@ -1,9 +1,9 @@
 """What clients are held to when memory is short, and what goes on all the same."""
 
-from partibus.amqp import conditions
 from partibus.amqp.delivery import ACCEPTED, Rejected
 from partibus.amqp.events import DetachReceived, DispositionReceived, TransferReceived
 from partibus.amqp.settings import UNFINISHED_MS_MAX
+from partibus.domain import conditions
 from partibus.domain.entity import QueueSpec
 from partibus.gateway.gateway import PEAK_BYTES_MIN
 from partibus.gateway.links.inbound import CREDIT

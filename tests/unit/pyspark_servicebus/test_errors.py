@@ -5,6 +5,7 @@ import re
 import pytest
 from pyspark.errors import PySparkException
 
+from partibus.domain import conditions
 from pyspark_servicebus import errors
 from pyspark_servicebus.errors import (
     Backoff,
@@ -94,7 +95,7 @@ def test_a_busy_bus_is_left_alone_for_as_long_as_it_asks(watch: Watch) -> None:
 
 def test_a_claim_that_is_gone_may_come_back_for_a_while(watch: Watch) -> None:
     backoff = Backoff(60.0)
-    lost = ClaimLost(errors.CLAIM_LOST, "Gone.", False)
+    lost = ClaimLost(conditions.PARTIBUS_CLAIM_LOST, "Gone.", False)
     watch.now_s = 30.0  # the bus was away
     with pytest.raises(ClaimLost):
         while True:
@@ -109,7 +110,7 @@ def test_a_claim_that_is_gone_may_come_back_for_a_while(watch: Watch) -> None:
 ONE_OF_EACH = [
     BulkError("amqp:not-found", "No queue.", False),
     BulkError("amqp:decode-error", "Odd.", False),
-    ClaimLost(errors.CLAIM_LOST, "Gone.", False),
+    ClaimLost(conditions.PARTIBUS_CLAIM_LOST, "Gone.", False),
     DataLoss("MESSAGES_GONE", "Two are gone.", "Keep them", LossAdvice(), entity="q", fragment=3),
     CheckpointError("OFFSET_VERSION", "Too new.", version=9),
     UnreadableMessage("q", (3 << 48) + 1, "not UTF-8"),

@@ -95,20 +95,21 @@ def bus_of(place: "Place") -> "BusPlace":
 def check_entity(bus: "BusPlace", entity: str) -> None:
     """Report before Spark starts that a bus is unreachable or has no such entity."""
     from partibus.cli.failures import CommandFailed
+    from partibus.domain import conditions
     from partibus.server import failure
     from pyspark_servicebus.bus import discover
-    from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED, UNREACHABLE, BulkError
+    from pyspark_servicebus.errors import BulkError
 
     codes = {
-        NOT_FOUND: failure.EXIT_NOT_FOUND,
-        UNAUTHORIZED: failure.EXIT_UNAUTHORIZED,
-        UNREACHABLE: failure.EXIT_UNREACHABLE,
+        conditions.NOT_FOUND: failure.EXIT_NOT_FOUND,
+        conditions.UNAUTHORIZED_ACCESS: failure.EXIT_UNAUTHORIZED,
+        conditions.PARTIBUS_UNREACHABLE: failure.EXIT_UNREACHABLE,
     }
     try:
         discover(bus.access(entity), entity)
     except BulkError as error:
         hint = ""
-        if error.condition == UNREACHABLE:
+        if error.condition == conditions.PARTIBUS_UNREACHABLE:
             hint = " Is the server running? Start it with: partibus serve"
         code = codes.get(error.condition, failure.EXIT_FAILED)
         raise CommandFailed(f"{error.text}{hint}", code) from error

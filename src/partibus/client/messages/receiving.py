@@ -19,6 +19,7 @@ from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage, Receiver
 from partibus.client.message import IncomingMessage
+from partibus.domain import conditions
 
 Settle = Literal["complete", "abandon", "defer", "dead-letter"]
 ROUND_MESSAGES_MAX: Final = 100
@@ -32,7 +33,6 @@ STATUS: Final[dict[str, str]] = {
 }
 GOODBYE_SECONDS: Final = 5.0
 SESSION_SECONDS: Final = 60.0
-_TIMEOUT: Final = "com.microsoft:timeout"
 _GUID_BYTES: Final = 16
 
 
@@ -62,7 +62,7 @@ class Reception:
             "DeadLetterReason": self.reason,
             "DeadLetterErrorDescription": self.description,
         }
-        return rejected(AmqpError("com.microsoft:dead-letter", self.description or "", info))
+        return rejected(AmqpError(conditions.MICROSOFT_DEAD_LETTER, self.description or "", info))
 
 
 def view(message: ReceivedMessage) -> IncomingMessage:
@@ -124,7 +124,7 @@ async def open_receiver(bus: Bus, reception: Reception) -> AsyncIterator[Receive
                 wait_ms=max(1, wait_ms),
             )
         except RemoteError as error:
-            if error.condition != _TIMEOUT:
+            if error.condition != conditions.MICROSOFT_TIMEOUT:
                 raise
             yield None
             return

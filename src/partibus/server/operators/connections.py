@@ -7,9 +7,9 @@ clients, the ids that distinguish them (`WORKER-NUMBER`), and the pages in which
 
 from typing import Any, Final
 
-from partibus.amqp.conditions import CONNECTION_FORCED
 from partibus.amqp.errors import AmqpError
 from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError, EntityNotFound
 from partibus.gateway.connection_report import report_connection, uses
 from partibus.gateway.gateway import Gateway
@@ -52,7 +52,7 @@ class OwnConnections:
         """Close one; the client gets the reason."""
         for connection in self._gateway.connections:
             if connection.origin.number == payload["number"]:
-                connection.force_close(AmqpError(CONNECTION_FORCED, payload["reason"]))
+                connection.force_close(AmqpError(conditions.CONNECTION_FORCED, payload["reason"]))
                 return {"closed": True}
         return {"closed": False}
 

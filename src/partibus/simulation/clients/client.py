@@ -20,6 +20,7 @@ from partibus.client.management import Management
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import open_request_links
 from partibus.control.access.policies import ROOT_POLICY_NAME
+from partibus.domain import conditions
 from partibus.fragment.commands import Command
 from partibus.simulation.ledger import Copy, Ledger, Letter
 from partibus.simulation.net import Net
@@ -32,7 +33,11 @@ PATIENCE_S = 20.0
 RETRY_S = 0.1
 RETRY_S_MAX = 3.0
 """After each failed attempt to connect the wait doubles, up to this."""
-UNCERTAIN = ("com.microsoft:timeout", "amqp:internal-error", "com.microsoft:operation-cancelled")
+UNCERTAIN = (
+    conditions.MICROSOFT_TIMEOUT,
+    conditions.INTERNAL_ERROR,
+    conditions.MICROSOFT_OPERATION_CANCELLED,
+)
 """Refusals that do not guarantee that nothing was done."""
 Troubles = (RemoteError, OSError, TimeoutError)
 T = TypeVar("T")

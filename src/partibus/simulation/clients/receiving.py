@@ -14,6 +14,7 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage
 from partibus.client.management import Management
 from partibus.client.message import IncomingMessage
+from partibus.domain import conditions
 from partibus.simulation.clients.client import (
     PATIENCE_S,
     SimulatedClient,
@@ -22,7 +23,7 @@ from partibus.simulation.clients.client import (
 )
 from partibus.simulation.entities import LIFE_MS
 
-DEAD = rejected(AmqpError("com.microsoft:dead-letter", "It was not wanted."))
+DEAD = rejected(AmqpError(conditions.MICROSOFT_DEAD_LETTER, "It was not wanted."))
 
 
 class ReceivingClient(SimulatedClient):

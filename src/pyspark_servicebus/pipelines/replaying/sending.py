@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from partibus.domain import conditions
 from partibus.domain.sequence import fragment_of
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import NOT_FOUND, BulkError
+from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.schema import arrow_of
@@ -150,7 +151,7 @@ def batch_sender(
 
 
 def _refuse(message: RowMessage, condition: str, text: str) -> None:
-    if condition == NOT_FOUND:
+    if condition == conditions.NOT_FOUND:
         raise BulkError(condition, text, False)
     raise _refusal(message.origin, f"{text} ({condition})")
 

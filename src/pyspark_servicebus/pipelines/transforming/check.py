@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from partibus.client.errors import AtomError
+from partibus.domain import conditions
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError
+from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.place import BusPlace
@@ -101,9 +102,9 @@ def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
     try:
         return discover(bus.access(path), path)
     except BulkError as error:
-        if error.condition == UNREACHABLE:
+        if error.condition == conditions.PARTIBUS_UNREACHABLE:
             raise PipelineFailed(error.text, error.getCondition()) from None
-        if error.condition != NOT_FOUND:
+        if error.condition != conditions.NOT_FOUND:
             raise SettingsError(f"{key}: {error.text}") from None
     raise SettingsError(f"{key}: there is no entity '{path}'{_near(bus, path)}")
 

@@ -21,8 +21,8 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage
 from partibus.client.message import IncomingMessage
 from partibus.client.transactions import Move, TransactedLinks, TransactionOutcome
+from partibus.domain import conditions
 from partibus.domain.sequence import fragment_of
-from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
 from pyspark_servicebus.pipelines.triage.rules import Rule
 
@@ -33,9 +33,8 @@ STALLED_PAUSE_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.2
 PAUSE_S_MAX: Final = 2.0
 PROBLEMS_MAX: Final = 20
-LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 LAPSES_MAX: Final = 3
-_FINAL: Final = (NOT_FOUND, UNAUTHORIZED, "amqp:not-allowed")
+_FINAL: Final = (conditions.NOT_FOUND, conditions.UNAUTHORIZED_ACCESS, conditions.NOT_ALLOWED)
 Advance = Callable[[int], None]
 
 
@@ -198,7 +197,7 @@ class EntityWork:
 
     def _comes_again(self, number: int, move: Move) -> bool:
         """Whether it only took longer than the lock: then the message is received again."""
-        if move.error is None or move.error.condition != LOCK_LOST:
+        if move.error is None or move.error.condition != conditions.MICROSOFT_MESSAGE_LOCK_LOST:
             return False
         self._lapses[number] += 1
         return self._lapses[number] < LAPSES_MAX
