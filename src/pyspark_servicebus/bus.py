@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from partibus.client.http_connection import administration_path
 from partibus.domain import conditions
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError, flight_error
@@ -64,7 +65,7 @@ def discover(access: Access, entity: str) -> Entity:
         )
     else:
         connection = http.client.HTTPConnection(host, url.port, timeout=HTTP_SECONDS_MAX)
-    path = "/$partibus/bulk/" + urllib.parse.quote(entity)
+    path = administration_path(f"/bulk/{entity}")
     try:
         connection.request("GET", path, headers={"authorization": access.token()})
         answer = connection.getresponse()

@@ -10,15 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import HTTP_TIMEOUT_S, Place
 from partibus.client.cbs import token_for
+from partibus.client.http_connection import administration_path
 from partibus.domain import conditions
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_USAGE
 
-PREFIX: Final = "/$partibus"
 TOKEN_LIFETIME_S: Final = 300
 
 Answer = dict[str, Any]
@@ -77,7 +76,7 @@ class RemoteServer:
     def _answered(
         self, method: str, path: str, query: Mapping[str, str] | None, content: str | None = None
     ) -> Iterator[http.client.HTTPResponse]:
-        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
+        address = administration_path(path, query)
         connection = self.place.open_http(self._timeout_s)
         headers = {"Authorization": authorization(self.place)}
         try:

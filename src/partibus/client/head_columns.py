@@ -18,19 +18,18 @@ from partibus.amqp.codec.section_walk import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.client.message_columns import (
-    DESCRIPTION,
     FIELD_COUNT,
     PROPERTY_FIELDS,
-    REASON,
     add_fields,
 )
 from partibus.client.property_text import to_text
 from partibus.domain import annotations as annotation_names
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
-_REASON: Final = REASON.encode()
-_DESCRIPTION: Final = DESCRIPTION.encode()
+_REASON: Final = DEAD_LETTER_REASON.encode()
+_DESCRIPTION: Final = DEAD_LETTER_DESCRIPTION.encode()
 _US_PER_MS: Final = 1000
 _FEW: Final = 16
 """Up to this many names are searched linearly for one that occurs twice."""

@@ -1,12 +1,16 @@
 """A connection to the HTTP side of a bus, plain or over TLS.
 
-Owns how a connection is made from an address, a CA file and a time limit; nothing is sent yet. Used
-by the command line, the management client and the test kit.
+Owns how a connection is made from an address, a CA file and a time limit, and how a path of the
+administration is written; nothing is sent yet. Used by the command line, the management client, the
+test kit and the Spark connector.
 """
 
 import http.client
 import ssl
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode, urlsplit
+
+from partibus.domain.address import ADMINISTRATION
 
 
 def http_connection(
@@ -23,3 +27,8 @@ def http_connection(
     return http.client.HTTPSConnection(
         parts.hostname, parts.port, timeout=timeout_s, context=context
     )
+
+
+def administration_path(path: str, query: Mapping[str, str] | None = None) -> str:
+    """What a request for a path of the administration names."""
+    return quote(ADMINISTRATION + path, safe="/$") + (f"?{urlencode(query)}" if query else "")

@@ -18,11 +18,12 @@ from partibus.amqp.codec.section_walk import read_descriptor
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Timestamp
 from partibus.domain import annotations as annotation_names
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 
 PRIORITY: Final = 4  # [3.2.1]
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of a batch envelope (amqp-contract 4.3)."""
-DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+DEAD_LETTER_PROPERTIES: Final = (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION)
 STATES: Final = ("active", "deferred", "scheduled")
 BodyType = Literal["data", "value", "sequence"]
 

@@ -28,8 +28,6 @@ from partibus.domain import annotations as annotation_names
 from partibus.domain.sequence import fragment_of
 
 STATES: Final = ("active", "deferred", "scheduled")
-REASON: Final = "DeadLetterReason"
-DESCRIPTION: Final = "DeadLetterErrorDescription"
 _US_PER_MS: Final = 1000
 _INT64: Final = struct.Struct(">q")
 _UINT32: Final = struct.Struct(">I")
@@ -208,10 +206,10 @@ class MessageColumns:
         self.property_ends.append(len(self.property_names))
         reasons = self.lists.get("dead_letter_reason")
         if reasons is not None:
-            reasons.append(text_of(properties.get(REASON)))
+            reasons.append(text_of(properties.get(annotation_names.DEAD_LETTER_REASON)))
         descriptions = self.lists.get("dead_letter_description")
         if descriptions is not None:
-            descriptions.append(text_of(properties.get(DESCRIPTION)))
+            descriptions.append(text_of(properties.get(annotation_names.DEAD_LETTER_DESCRIPTION)))
 
 
 def add_fields(

@@ -4,14 +4,10 @@ Owns the session filter of a receiver link (amqp-contract 6). State and renewal 
 management node. The lock ends with the link.
 """
 
-from typing import Final
-
 from partibus.amqp.codec.types import Symbol, UInt
 from partibus.client.connection import BusClient
 from partibus.client.links import Receiver
-
-SESSION_FILTER: Final = "com.microsoft:session-filter"
-_TIMEOUT: Final = "com.microsoft:timeout"
+from partibus.domain.annotations import SESSION_FILTER, TIMEOUT_PROPERTY
 
 
 async def accept_session(
@@ -22,5 +18,5 @@ async def accept_session(
         path,
         receive_and_delete=delete,
         filters={Symbol(SESSION_FILTER): session_id},
-        properties={Symbol(_TIMEOUT): UInt(wait_ms)},
+        properties={Symbol(TIMEOUT_PROPERTY): UInt(wait_ms)},
     )

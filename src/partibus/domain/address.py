@@ -19,6 +19,8 @@ TRANSFER_DEAD_LETTER: Final = "$transfer/$deadletterqueue"
 MANAGEMENT: Final = "$management"
 CBS: Final = "$cbs"
 SUBSCRIPTIONS: Final = "Subscriptions"
+ADMINISTRATION: Final = "/$partibus"
+"""Where the administration is, among the paths of HTTP."""
 
 _SCHEME_AND_AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*")
 

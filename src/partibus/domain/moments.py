@@ -1,8 +1,8 @@
 """The times that a client may use: from the year 1 to the end of the year 9999 (UTC).
 
-Owns the range, which is that of the vendor's DateTime, and the refusal of times outside it. Times
-of messages are checked once, on arrival; all later code may trust them. Times in application
-properties are not checked: code that shows them limits them to the calendar.
+Owns the range, which is that of the vendor's DateTime, its count of ticks, and the refusal of times
+outside it. Times of messages are checked once, on arrival; all later code may trust them. Times in
+application properties are not checked: code that shows them limits them to the calendar.
 """
 
 import datetime
@@ -14,6 +14,7 @@ MOMENT_MS_MIN: Final = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
 MOMENT_MS_MAX: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
+_TICKS_PER_MS: Final = 10_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -21,6 +22,16 @@ def calendar_moment(at_ms: int) -> datetime.datetime:
     """The time in UTC, limited to the calendar."""
     within_ms = max(MOMENT_MS_MIN, min(at_ms, MOMENT_MS_MAX))
     return _EPOCH + datetime.timedelta(milliseconds=within_ms)
+
+
+def ticks_of(at_ms: int) -> int:
+    """The time as .NET counts it: ticks of 100 ns since the year 1."""
+    return (at_ms - MOMENT_MS_MIN) * _TICKS_PER_MS
+
+
+def moment_of_ticks(ticks: int) -> int:
+    """The same in milliseconds since 1970."""
+    return ticks // _TICKS_PER_MS + MOMENT_MS_MIN
 
 
 def checked_moment(name: str, at_ms: int) -> int:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any, Final, TypeVar
 
+from partibus.domain.address import ADMINISTRATION
+
 T = TypeVar("T")
 
-_LOOKED_AT: Final = ("/metrics", "/$partibus", "/console", "/health", "/livez", "/readyz")
+_LOOKED_AT: Final = ("/metrics", ADMINISTRATION, "/console", "/health", "/livez", "/readyz")
 
 
 class CostMeter:

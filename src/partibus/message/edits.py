@@ -12,11 +12,11 @@ from typing import Final
 from partibus.amqp.codec.encode import EncodeError, encode_symbol, encode_value
 from partibus.amqp.codec.sections import encode_application_properties, encode_properties
 from partibus.amqp.codec.types import Described, Symbol, Timestamp
-from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
+from partibus.domain.annotations import TIMESPAN
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import NewMessage
 from partibus.message import lifetime
-from partibus.message.view import TIMESPAN, StoredView
+from partibus.message.view import ANNOTATED, StoredView
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match
@@ -25,11 +25,6 @@ from partibus.rules.view import TICKS_PER_MICROSECOND, moment_ms, span_ms
 RULE_NAME: Final = "RuleName"
 _TIMESPAN: Final = Symbol(TIMESPAN)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_ANNOTATIONS: Final = {
-    "scheduledenqueuetimeutc": SCHEDULED_TIME,
-    "partitionkey": PARTITION_KEY,
-    "viapartitionkey": VIA_PARTITION_KEY,
-}
 _PROPERTIES: Final = {
     "messageid": "message_id",
     "correlationid": "correlation_id",
@@ -87,8 +82,8 @@ class _Copy:
         value = None if edit.value is REMOVED else edit.value
         if edit.scope == "user":
             self._set_user(edit.name, edit.value)
-        elif edit.name in _ANNOTATIONS:
-            self._set_annotation(_ANNOTATIONS[edit.name], value)
+        elif edit.name in ANNOTATED:
+            self._set_annotation(ANNOTATED[edit.name], value)
         elif edit.name == "timetolive":
             self._set_life(value)
         else:

@@ -75,7 +75,7 @@ _UNLOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ
 _LOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ{len(_LOCKED_KEY)}sQ")
 _FIRST_SEQUENCE: Final = struct.Struct(">Q")
 _LOCK_TOKEN_SECTION: Final = (
-    b"\x00\x53\x71\xc1\x24\x02" + encode_symbol("x-opt-lock-token") + b"\x98"
+    b"\x00\x53\x71\xc1\x24\x02" + encode_symbol(annotation_names.LOCK_TOKEN) + b"\x98"
 )
 """Delivery annotations with the lock token as their only entry: 0x24 bytes follow the size."""
 _MAP8_COUNT: Final = 5  # in such a section, after descriptor (3), constructor and size

@@ -14,6 +14,7 @@ from partibus.amqp.codec.sections import (
     encode_properties,
     parse_sections,
 )
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from partibus.fragment.message import Overlay
 from partibus.message import lifetime
 
@@ -45,9 +46,9 @@ def lay_over(application: dict[str, object], overlay: Overlay) -> None:
         value, at = decode_value(overlay.properties, at, end)
         application[str(key)] = value
     if overlay.reason is not None:
-        application["DeadLetterReason"] = overlay.reason
+        application[DEAD_LETTER_REASON] = overlay.reason
     if overlay.description is not None:
-        application["DeadLetterErrorDescription"] = overlay.description
+        application[DEAD_LETTER_DESCRIPTION] = overlay.description
 
 
 def overlay_pairs(properties: dict[str, object]) -> bytes:

@@ -20,7 +20,7 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of, text_of_binary
 from partibus.amqp.codec.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
-from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
+from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, TIMESPAN, VIA_PARTITION_KEY
 from partibus.message.envelope import Stored
 from partibus.rules.view import ABSENT, moment, span, span_of_ticks
 
@@ -35,13 +35,12 @@ _TEXT_FIELDS: Final = {
     "replytosessionid": 12,
 }
 """Places in the properties section [3.2.4]."""
-_ANNOTATIONS: Final = {
+ANNOTATED: Final = {
     "scheduledenqueuetimeutc": SCHEDULED_TIME,
     "partitionkey": PARTITION_KEY,
     "viapartitionkey": VIA_PARTITION_KEY,
 }
-TIMESPAN: Final = "com.microsoft:timespan"
-"""How .NET marks a duration (amqp-contract 8)."""
+"""System properties that are annotations on the wire."""
 _DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
 _PLAIN: Final = frozenset((str, int, float, bool, UUID, type(None)))
 """Types that need no conversion."""
@@ -125,8 +124,8 @@ class StoredView:
         place = _TEXT_FIELDS.get(name)
         if place is not None:
             return text_of(self._field(place))
-        if name in _ANNOTATIONS:
-            value = self.annotations.get(_ANNOTATIONS[name])
+        if name in ANNOTATED:
+            value = self.annotations.get(ANNOTATED[name])
             return plain(value) if name == "scheduledenqueuetimeutc" else text_of(value)
         return self._of_broker(name)
 

@@ -29,6 +29,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.notices import note_change, refused
 from partibus.domain.quantities import moment_ms
@@ -38,7 +39,6 @@ from partibus.ops.admin_connections import CONNECTION_ROUTES
 from partibus.ops.admin_events import LOG_ROUTES, events_route
 from partibus.ops.admin_forms import (
     ENTITY,
-    PREFIX,
     Endpoint,
     answering,
     fresh_json,
@@ -70,10 +70,10 @@ def admin_routes(node: Administration) -> list[Route]:
     routes = [
         *message_routes(node),
         *(
-            Route(PREFIX + path, _checked(node, work), methods=[method])
+            Route(ADMINISTRATION + path, _checked(node, work), methods=[method])
             for method, path, work in table
         ),
-        Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"]),
+        Route(ADMINISTRATION + "/bulk/{name:path}", _bulk(node), methods=["GET"]),
         live_route(node),
         *session_routes(node),
         file_route(node),

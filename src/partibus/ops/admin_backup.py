@@ -21,8 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, StoreUnavailable
-from partibus.ops.admin_forms import PREFIX, answering, id_of
+from partibus.ops.admin_forms import answering, id_of
 from partibus.ops.administration import Administration, Backups, Routes
 
 CHUNK_BYTES: Final = 1 << 20
@@ -50,7 +51,7 @@ def file_route(node: Administration) -> Route:
         path, length = await node.backups.file(name, int(store), file)
         return _FileResponse(node.backups, name, _open(path, int(store)), length)
 
-    return Route(PREFIX + "/backups/{id}/stores/{store}/{file}", endpoint, methods=["GET"])
+    return Route(ADMINISTRATION + "/backups/{id}/stores/{store}/{file}", endpoint, methods=["GET"])
 
 
 def _open(path: Path, store: int) -> int:

@@ -19,8 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError
-from partibus.ops.admin_forms import PREFIX, answering, read_body
+from partibus.ops.admin_forms import answering, read_body
 from partibus.ops.administration import Administration, Answer, Routes
 from partibus.ops.event_stream import EventStream
 from partibus.ops.session import presented_token
@@ -52,7 +53,7 @@ def events_route(node: Administration) -> Route:
         first = await anext(stream)
         return EventStream(_chunks(stream, first, request.query_params.get("kind", "")))
 
-    return Route(PREFIX + "/events", endpoint, methods=["GET"])
+    return Route(ADMINISTRATION + "/events", endpoint, methods=["GET"])
 
 
 def _last(text: str) -> int:

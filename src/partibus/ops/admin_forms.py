@@ -15,7 +15,6 @@ from starlette.responses import JSONResponse, Response
 from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
 
-PREFIX: Final = "/$partibus"
 ENTITY: Final = "/entities/{name:path}"
 REQUEST_BYTES_MAX: Final = 64 * 1024
 """No request of this interface is longer."""

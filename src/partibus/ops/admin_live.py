@@ -16,8 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import BusError
-from partibus.ops.admin_forms import PREFIX, answering
+from partibus.ops.admin_forms import answering
 from partibus.ops.administration import Administration, Answer
 from partibus.ops.event_stream import EventStream
 from partibus.ops.session import presented_token
@@ -39,7 +40,7 @@ def live_route(node: Administration) -> Route:
             await node.cluster.status()
         return EventStream(_chunks(node, shared, token, path, name, has_cluster))
 
-    return Route(PREFIX + "/live", endpoint, methods=["GET"])
+    return Route(ADMINISTRATION + "/live", endpoint, methods=["GET"])
 
 
 class SharedText:

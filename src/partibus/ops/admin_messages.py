@@ -24,10 +24,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError
 from partibus.ops.admin_forms import (
     ENTITY,
-    PREFIX,
     Endpoint,
     answering,
     fresh_json,
@@ -117,7 +117,7 @@ def message_routes(node: Administration) -> list[Route]:
         return answer
 
     return [
-        Route(PREFIX + ENTITY + path, endpoint(work), methods=[method])
+        Route(ADMINISTRATION + ENTITY + path, endpoint(work), methods=[method])
         for method, path, work in TABLE
     ]
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from partibus import __version__
-from partibus.ops.admin_forms import PREFIX
+from partibus.domain.address import ADMINISTRATION
 
 SUMMARIES: Final = {
     "GET /entities": "All entities with their totals; with parameters one page of them",
@@ -100,7 +100,7 @@ def openapi_route(routes: Iterable[Route]) -> Route:
     async def describe(_request: Request) -> Response:
         return JSONResponse(document)
 
-    return Route(PREFIX + "/openapi.json", describe, methods=["GET"])
+    return Route(ADMINISTRATION + "/openapi.json", describe, methods=["GET"])
 
 
 def _document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _document(routes: Iterable[Route]) -> dict[str, Any]:
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            summary = SUMMARIES.get(f"{method} {path.removeprefix(PREFIX)}", "")
+            summary = SUMMARIES.get(f"{method} {path.removeprefix(ADMINISTRATION)}", "")
             paths.setdefault(path, {})[method.lower()] = _operation(method, path, summary)
     return {
         "openapi": "3.1.0",

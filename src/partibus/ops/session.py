@@ -20,8 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from partibus.domain import conditions
+from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, RequestError, Unauthorized
-from partibus.ops.admin_forms import PREFIX, answering, fresh_json, read_body
+from partibus.ops.admin_forms import answering, fresh_json, read_body
 from partibus.ops.administration import Administration
 
 COOKIE: Final = "partibus-session"
@@ -30,7 +31,7 @@ MARK: Final = "x-partibus-console"
 COOKIE_BYTES_MAX: Final = 3800
 """The cookie size that every browser keeps, less name and attributes."""
 SAFE_METHODS: Final = ("GET", "HEAD")
-SESSION_PATH: Final = PREFIX + "/session"
+SESSION_PATH: Final = ADMINISTRATION + "/session"
 
 
 class ForeignRequest(RequestError):
@@ -122,7 +123,7 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int |
         COOKIE,
         value,
         max_age=seconds,
-        path=PREFIX,
+        path=ADMINISTRATION,
         secure=request.url.scheme == "https",
         httponly=True,
         samesite="strict",

@@ -12,10 +12,10 @@ from partibus.cli.progress import Advance
 from partibus.client.links import Sender
 from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
 from partibus.client.messages.pacing import Pacer
+from partibus.domain.annotations import BATCH_SIZE_PROPERTY
 
 BATCH_BYTES_MAX: Final = 256 * 1024
 """The default if the bus gives no limit; every tier accepts it."""
-_BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
 _ENVELOPE_BYTES: Final = 512  # ids of the first message and the sections around them
 _PER_MESSAGE_BYTES: Final = 8
 
@@ -72,7 +72,7 @@ class MessageStream:
 def batch_bytes_max(sender: Sender) -> int:
     """The maximum size of a batch on this link."""
     link = sender.usable()
-    reported = link.properties.get(_BATCH_SIZE_PROPERTY)
+    reported = link.properties.get(BATCH_SIZE_PROPERTY)
     most = int(reported) if isinstance(reported, int) else link.remote_max_message_size
     return (most or BATCH_BYTES_MAX) - _ENVELOPE_BYTES
 

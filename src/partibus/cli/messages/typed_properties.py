@@ -15,12 +15,11 @@ import typer
 
 from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp
 from partibus.cli.quantities import moment_ms
+from partibus.domain.annotations import TIMESPAN
 from partibus.rules.values import read_boolean, read_integer, read_number, read_span
 from partibus.rules.view import TICKS_PER_MICROSECOND, moment
 from partibus.rules.view import moment_ms as to_ms
 
-TIMESPAN: Final = Symbol("com.microsoft:timespan")
-"""How .NET marks a duration, which is a number of ticks (amqp-contract 8)."""
 INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
 
 
@@ -79,7 +78,7 @@ def _amqp_time(value: object) -> object:
 def _amqp_duration(value: object) -> object:
     assert isinstance(value, datetime.timedelta)
     microseconds = value // datetime.timedelta(microseconds=1)
-    return Described(TIMESPAN, microseconds * TICKS_PER_MICROSECOND)
+    return Described(Symbol(TIMESPAN), microseconds * TICKS_PER_MICROSECOND)
 
 
 TYPES: Final[dict[str, Type]] = {

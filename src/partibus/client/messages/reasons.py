@@ -7,6 +7,7 @@ message. Used by `dlq list` and by the console.
 from typing import Any
 
 from partibus.client.message import IncomingMessage
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from partibus.domain.quantities import format_moment
 
 
@@ -18,7 +19,7 @@ class Reasons:
 
     def add(self, message: IncomingMessage) -> None:
         reason, when = reason_of(message), format_moment(message.enqueued_ms) or ""
-        description = message.application_properties.get("DeadLetterErrorDescription")
+        description = message.application_properties.get(DEAD_LETTER_DESCRIPTION)
         new = {"count": 0, "oldest": when, "newest": when, "description": description}
         row = self._rows.setdefault(reason, {"reason": reason, **new})
         row["count"] += 1
@@ -31,4 +32,4 @@ class Reasons:
 
 def reason_of(message: IncomingMessage) -> str:
     """Why a message was dead-lettered."""
-    return str(message.application_properties.get("DeadLetterReason") or "(none)")
+    return str(message.application_properties.get(DEAD_LETTER_REASON) or "(none)")

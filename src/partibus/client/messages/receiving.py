@@ -20,6 +20,7 @@ from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage, Receiver
 from partibus.client.message import IncomingMessage
 from partibus.domain import conditions
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 
 Settle = Literal["complete", "abandon", "defer", "dead-letter"]
 ROUND_MESSAGES_MAX: Final = 100
@@ -59,8 +60,8 @@ class Reception:
         if self.settle == "defer":
             return MODIFIED_UNDELIVERABLE
         info: dict[str, object] = {
-            "DeadLetterReason": self.reason,
-            "DeadLetterErrorDescription": self.description,
+            DEAD_LETTER_REASON: self.reason,
+            DEAD_LETTER_DESCRIPTION: self.description,
         }
         return rejected(AmqpError(conditions.MICROSOFT_DEAD_LETTER, self.description or "", info))
 

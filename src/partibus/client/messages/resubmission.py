@@ -16,6 +16,7 @@ from partibus.client.message import IncomingMessage
 from partibus.client.messages.pacing import Pacer
 from partibus.client.messages.peeking import Walk
 from partibus.client.messages.receiving import Reception, open_receiver, rounds, view
+from partibus.domain.annotations import DEAD_LETTER_REASON
 
 WAIT_SECONDS: Final = 2.0
 
@@ -47,7 +48,7 @@ class Resubmission:
             return False
         if self.reason is None:
             return True
-        found = message.application_properties.get("DeadLetterReason")
+        found = message.application_properties.get(DEAD_LETTER_REASON)
         return str(found or "").lower() == self.reason.lower()
 
     async def choose(self, bus: Bus) -> int:

@@ -17,11 +17,9 @@ from partibus.control.access.policies import AccessPolicy
 from partibus.control.catalog.change_log import ChangeRows, Row, Run
 from partibus.control.catalog.identity import IdentityRows
 from partibus.domain.entity import (
+    SPECS,
     EntityKind,
     EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    TopicSpec,
 )
 from partibus.domain.errors import ConfigError
 from partibus.domain.rights import names_of_rights, rights_from_names
@@ -40,12 +38,6 @@ COLUMNS: Final = {
     "tombstone": ("fragment_id", "store"),
 }
 """Every table except the log of changes, in an order in which references find their row."""
-
-_SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
-    EntityKind.QUEUE: QueueSpec,
-    EntityKind.TOPIC: TopicSpec,
-    EntityKind.SUBSCRIPTION: SubscriptionSpec,
-}
 
 
 class CatalogRows(ABC):
@@ -242,7 +234,7 @@ def encode_spec(spec: EntitySpec) -> str:
 def decode_spec(place: str, path: str, kind: EntityKind, text: str) -> EntitySpec:
     """The spec in a row of an entity; `place` names the database in the error."""
     try:
-        return msgspec.json.decode(text, type=_SPEC_TYPES[kind])
+        return msgspec.json.decode(text, type=SPECS[kind])
     except msgspec.DecodeError as error:
         raise ConfigError(f"{place}: the entity '{path}' is unreadable: {error}") from error
 

@@ -12,6 +12,7 @@ from partibus.amqp.link import Link
 from partibus.amqp.terminus import Coordinator, Source
 from partibus.domain import errors
 from partibus.domain.address import Address, parse_address
+from partibus.domain.annotations import BATCH_SIZE_PROPERTY
 from partibus.domain.entity import EntityKind
 from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
@@ -64,7 +65,6 @@ SETTLED: Final = 1
 """snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
 REQUEST_BYTES_MIN: Final = 1024 * 1024
 """A management request may hold several messages, each within the entity's own limit."""
-BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
 TRANSFER_DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 
 

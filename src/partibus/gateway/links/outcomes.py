@@ -19,6 +19,7 @@ from partibus.amqp.delivery import (
     Rejected,
     TransactionalState,
 )
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.commands import Outcome
@@ -32,8 +33,6 @@ HEADER_SIZE_EXCEEDED: Final = Overlay(
 """System reason: properties added by settlements pushed a message over the limit (DLQ-6)."""
 TEXT_CHARS_MAX: Final = 4096
 """Longer reasons and descriptions are cut, not refused (DLQ-11)."""
-REASON_KEY: Final = "DeadLetterReason"
-DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"
 
 
 def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, bytes]:
@@ -47,7 +46,8 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
         return Outcome.ABANDON, changed, MODIFIED
     if isinstance(state, Rejected):
         info = dict(state.error.info or {}) if state.error is not None else {}
-        reason, description = info.pop(REASON_KEY, None), info.pop(DESCRIPTION_KEY, None)
+        reason = info.pop(DEAD_LETTER_REASON, None)
+        description = info.pop(DEAD_LETTER_DESCRIPTION, None)
         return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
     if isinstance(state, TransactionalState):
         raise ArgumentError("A transactional state must hold an outcome, not another state.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import source_with_filter
+from partibus.domain.annotations import LOCKED_UNTIL_PROPERTY, TIMEOUT_PROPERTY
 from partibus.domain.errors import (
     BusError,
     EntityNotFound,
@@ -21,6 +22,7 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
+from partibus.domain.moments import ticks_of
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.broker import Timer
 from partibus.fragment.commands import FindOldestSession, SubQueueType
@@ -35,15 +37,11 @@ from partibus.message.lock_token import pack_number
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
-TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
-LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
 WAIT_MS_DEFAULT: Final = 59_000
 """How long a client that set no time-out waits for a session; clients give up after a minute."""
 LOST_NOTICE_MS: Final = 2_000
 """How long a link outlives the lock of its session. The service has a delay, too: a client that
 waits for messages exactly as long as the lock lasts leaves before it is detached."""
-_EPOCH_TICKS: Final = 621_355_968_000_000_000
-_TICKS_PER_MS: Final = 10_000
 
 
 @dataclass(eq=False)
@@ -182,7 +180,7 @@ class SessionLink(OutboundLink):
             source=source_with_filter(
                 self._link.source_raw, self._filter.answered(session_id, _token(source, lock))
             ),
-            properties={LOCKED_UNTIL_PROPERTY: locked_until_ms * _TICKS_PER_MS + _EPOCH_TICKS},
+            properties={LOCKED_UNTIL_PROPERTY: ticks_of(locked_until_ms)},
         )
         self._connection.has_output()
         self.flow()

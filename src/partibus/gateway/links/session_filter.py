@@ -11,10 +11,10 @@ from typing import Final
 
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Described
+from partibus.domain.annotations import SESSION_FILTER
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import SESSION_ID_LENGTH_MAX
 
-SESSION_FILTER: Final = "com.microsoft:session-filter"
 NON_EXCLUSIVE_FILTERS: Final = (
     "com.microsoft:non-exclusive-session-filter:list",
     "com.microsoft:non-exclusive-session-filter",

@@ -9,15 +9,14 @@ import asyncio
 from partibus.amqp.codec.types import Symbol, UInt
 from partibus.client.connection import BusClient
 from partibus.client.management import Management
-from partibus.client.sessions import SESSION_FILTER
+from partibus.domain.annotations import LOCKED_UNTIL_PROPERTY, SESSION_FILTER, TIMEOUT_PROPERTY
+from partibus.domain.moments import moment_of_ticks
 from partibus.simulation.clients.client import PATIENCE_S, WatchedReceiver, granted
 from partibus.simulation.clients.receiving import ReceivingClient
 from partibus.simulation.ledger import Holder
 from partibus.simulation.net import SimulatedTransport
 from partibus.simulation.world import START_MS, Violation
 
-EPOCH_TICKS = 621_355_968_000_000_000
-TICKS_PER_MS = 10_000
 WAIT_MS = 500
 
 
@@ -82,7 +81,7 @@ class SessionReceiver(WatchedReceiver):
 
     def __init__(self, client: ReceivingClient, bus: BusClient, wanted: str | None) -> None:
         filters: dict[str, object] = {Symbol(SESSION_FILTER): wanted}
-        properties: dict[str, object] = {Symbol("com.microsoft:timeout"): UInt(WAIT_MS)}
+        properties: dict[str, object] = {Symbol(TIMEOUT_PROPERTY): UInt(WAIT_MS)}
         prefetch = client.chance.choice((0, 5))
         super().__init__(client, bus, "sessions", prefetch, filters, properties)
         self._bus = bus
@@ -96,9 +95,9 @@ class SessionReceiver(WatchedReceiver):
         assert self.link is not None and self.link.source is not None
         session = self.session = str(self.link.source.filters.get(SESSION_FILTER))
         environment = self._owner.environment
-        ticks = self.link.properties.get("com.microsoft:locked-until-utc")
+        ticks = self.link.properties.get(LOCKED_UNTIL_PROPERTY)
         assert isinstance(ticks, int)
-        until_ms = (ticks - EPOCH_TICKS) // TICKS_PER_MS - START_MS
+        until_ms = moment_of_ticks(ticks) - START_MS
         until_us = 0 if environment.clocks_jump or environment.revokes_sessions else until_ms * 1000
         self._holder = environment.ledger.holds(
             "sessions", session, self._owner.name, environment.net.arriving_us, until_us

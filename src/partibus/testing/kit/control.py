@@ -8,13 +8,11 @@ requests mean.
 import http.client
 import json
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from partibus.client.cbs import token_for
 from partibus.client.connection_string import ConnectionString
-from partibus.client.http_connection import http_connection
+from partibus.client.http_connection import administration_path, http_connection
 
-PREFIX: Final = "/$partibus"
 TIMEOUT_S: Final = 120.0
 _TOKEN_S: Final = 300
 
@@ -40,7 +38,7 @@ class Control:
 
     def ask(self, method: str, path: str, body: Answer | None = None, **query: str) -> Answer:
         """One request below the administration's prefix; a refusal is `BusRefused`."""
-        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
+        address = administration_path(path, query)
         status, raw = self._exchange(method, address, body)
         try:
             answer: Answer = json.loads(raw)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from pyspark_servicebus.pipelines.run.progress import plain_words
 from pyspark_servicebus.pipelines.transforming import failed_rows
 from pyspark_servicebus.pipelines.transforming.steps import (
@@ -96,7 +97,7 @@ class BatchWork:
             return numbered, []
         failed = f.coalesce(
             (f.col(TARGET_COLUMN) == self.failure_queue)
-            & (f.col("application_properties")[failed_rows.REASON] == failed_rows.FAILED),
+            & (f.col("application_properties")[DEAD_LETTER_REASON] == failed_rows.FAILED),
             f.lit(False),
         )
         return numbered.where(~failed), [numbered.where(failed)]
@@ -193,12 +194,12 @@ def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
 def _with_reason(columns: list[str]) -> "Column":
     origin = f.col("entity") if "entity" in columns else f.lit(None).cast("string")
     reported = f.create_map(
-        *(f.lit(failed_rows.REASON), f.lit(failed_rows.FAILED)),
-        *(f.lit(failed_rows.DESCRIPTION), f.col("$text")),
+        *(f.lit(DEAD_LETTER_REASON), f.lit(failed_rows.FAILED)),
+        *(f.lit(DEAD_LETTER_DESCRIPTION), f.col("$text")),
         *(f.lit(failed_rows.ORIGIN), origin),
     )
     if "application_properties" not in columns:
         return reported
-    names = (failed_rows.REASON, failed_rows.DESCRIPTION, failed_rows.ORIGIN)
+    names = (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, failed_rows.ORIGIN)
     others = f.map_filter("application_properties", lambda name, _: ~name.isin(*names))
     return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")), reported)

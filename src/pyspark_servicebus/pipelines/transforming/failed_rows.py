@@ -9,8 +9,8 @@ fail. A failure that no row causes must never be attributed to rows. Called by t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-REASON: Final = "DeadLetterReason"
-DESCRIPTION: Final = "DeadLetterErrorDescription"
+from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
+
 ORIGIN: Final = "DeadLetterSource"
 FAILED: Final = "TransformFailed"
 TEXT_CHARACTERS_MAX: Final = 1000
@@ -26,8 +26,8 @@ class TooManyFailures(Exception):
 def failed_row(row: Mapping[str, Any], text: str, queue: str) -> dict[str, Any]:
     """The original message, to be sent to the queue for failures."""
     properties = dict(row.get("application_properties") or {})
-    properties[REASON] = FAILED
-    properties[DESCRIPTION] = text[:TEXT_CHARACTERS_MAX]
+    properties[DEAD_LETTER_REASON] = FAILED
+    properties[DEAD_LETTER_DESCRIPTION] = text[:TEXT_CHARACTERS_MAX]
     if row.get("entity"):
         properties[ORIGIN] = row["entity"]
     return {**row, "application_properties": properties, "target": queue}
