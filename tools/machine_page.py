@@ -1,9 +1,10 @@
 """`python tools/machine_page.py`: the diagrams of docs/internals/machine.md, from the code.
 
 Reads the tables that the fragment machine runs on (`fragment/machine.py`) and the functions in them
-from their syntax trees, so that nothing is imported or run: which command is handled where, which
-changes it may prepare, and what happens when the records of a change are durable or have failed.
-Prints the diagrams; with --write it puts them between the marks of the page. A test compares.
+from their syntax trees: which command is handled where, which changes it may prepare, and what
+happens when the records of a change are durable or have failed. The states of a message, a session
+and a claim are found by running the machine (`machine_search`). Prints the diagrams; with --write
+it puts them between the marks of the page. A test compares.
 """
 
 import ast
@@ -14,6 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from machine_claim import CLAIM
+from machine_message import MESSAGE
+from machine_search import drawn
+from machine_session import SESSION
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "internals" / "machine.md"
 SOURCE: Final = ROOT / "src"
@@ -22,6 +28,8 @@ BEGIN, END = "<!-- {} begin -->", "<!-- {} end -->"
 
 Place = tuple[str, str]
 """A module and a name in it."""
+SUBJECTS: Final = {"message": MESSAGE, "session": SESSION, "claim": CLAIM}
+"""What is followed through its states, by the mark of its part of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +181,7 @@ def diagrams() -> dict[str, str]:
         made[feature] = "\n".join(
             [*_diagram(prepares, kept), *_commands(own, prepares), *_changes(kept, aborts)]
         )
-    return made
+    return made | {name: drawn(subject) for name, subject in SUBJECTS.items()}
 
 
 def _diagram(prepares: dict[str, set[str]], commits: dict[str, Place]) -> Iterator[str]:
