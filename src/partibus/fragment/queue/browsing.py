@@ -113,8 +113,8 @@ def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     taken: list[Held] = []
     for sequence in command.sequences:
         waiting = subqueue.ready.copy_of(sequence)
-        # Expired messages are left to the ticks, which remove them.
-        if waiting is not None and not 0 < waiting.expires_ms <= now_ms:
+        # Expired messages are left to the ticks, which remove them; dead letters stay (TTL-9).
+        if waiting is not None and not _expired([waiting], subqueue, now_ms):
             held = subqueue.ready.take(sequence)
             assert held is not None
             taken.append(held)

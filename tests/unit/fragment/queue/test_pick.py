@@ -1,5 +1,7 @@
 """Waiting messages seen and locked by number, for consumers that choose."""
 
+from dataclasses import replace
+
 import pytest
 
 from partibus.fragment.commands import Outcome, Peek, Pick, SubQueueType
@@ -25,8 +27,10 @@ def waiting(bench: FragmentBench) -> list[bytes]:
     return [message.body for message in found]
 
 
-def pick(bench: FragmentBench, *sequences: int) -> list[Delivered]:
-    bench.submit(Pick(bench.ports, SubQueueType.MAIN, list(sequences)))
+def pick(
+    bench: FragmentBench, *sequences: int, subqueue: SubQueueType = SubQueueType.MAIN
+) -> list[Delivered]:
+    bench.submit(Pick(bench.ports, subqueue, list(sequences)))
     found = bench.ports.lookups.pop()
     assert isinstance(found, list)
     return found
@@ -68,3 +72,12 @@ def test_what_has_expired_is_not_given(bench: FragmentBench) -> None:
     bench.send(b"brief", ttl_ms=5)
     bench.clock.advance_ms(10)
     assert pick(bench, 5) == []
+
+
+@pytest.mark.rule("TTL-9")
+def test_a_dead_letter_is_given_however_old_it_is() -> None:
+    bench = FragmentBench(replace(SPEC, dead_letter_on_expiry=True))
+    bench.send(b"brief", ttl_ms=5)
+    bench.scheduler.advance_ms(2_000)
+    (message,) = pick(bench, 1, subqueue=SubQueueType.DEAD_LETTER)
+    assert message.body == b"brief"
