@@ -13,7 +13,7 @@ from partibus.client.connection_string import (
     ConnectionStringError,
     parse_connection_string,
 )
-from pyspark_servicebus.given_options import GivenOptions, OptionsError
+from pyspark_servicebus.given_options import GivenOptions, OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Credentials:
         try:
             return parse_connection_string(text)
         except ConnectionStringError as error:
-            raise OptionsError(f"connectionString: {error}") from None
+            raise OptionError("connectionString", str(error)) from None
 
     def ca(self) -> bytes | None:
         """The certificate of the authority to trust; None for the machine's own."""
@@ -59,9 +59,9 @@ def _follow(reference: str) -> str:
     if kind == "env":
         text = os.environ.get(name)
         if text is None:
-            raise OptionsError(f"connectionStringRef: the variable {name} is not set here.")
+            raise OptionError("connectionStringRef", f"the variable {name} is not set here.")
         return text
     try:
         return Path(name).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise OptionsError(f"connectionStringRef: {name} cannot be read: {error}.") from None
+        raise OptionError("connectionStringRef", f"{name} cannot be read: {error}.") from None

@@ -25,6 +25,15 @@ class OptionsError(ServiceBusError, ValueError):
         super().__init__("SERVICEBUS_OPTIONS_INVALID", words, complaints="\n".join(self.complaints))
 
 
+class OptionError(OptionsError):
+    """One option that cannot be used."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"{option}: {reason}")
+        self.option = option
+        self.reason = reason
+
+
 class GivenOptions:
     """Options by name in any case, with the errors about them."""
 

@@ -8,7 +8,6 @@ decide; `remote` and `hosting` are the two ends.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
@@ -152,8 +151,7 @@ def error_row(error: BusError, version: int = VERSION) -> Row:
     row = (kind.__name__, error.text, error.tracking_id)
     if version < _ERROR_FIELDS_SINCE:
         return row
-    path = error.path if isinstance(error, StoreCorrupt) else None
-    return (*row, error.entity_path, None if path is None else str(path))
+    return (*row, error.entity_path, error.place if isinstance(error, StoreCorrupt) else "")
 
 
 def to_error(row: Row) -> BusError:
@@ -162,9 +160,9 @@ def to_error(row: Row) -> BusError:
     kind = getattr(errors, name, BusError)
     error: BusError = kind(text) if issubclass(kind, BusError) else BusError(text)
     error.tracking_id = tracking_id
-    error.entity_path, path = fields or ("", None)
-    if isinstance(error, StoreCorrupt) and path is not None:
-        error.path = Path(path)
+    error.entity_path, place = fields or ("", "")
+    if isinstance(error, StoreCorrupt):
+        error.place = place
     return error
 
 

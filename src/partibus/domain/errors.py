@@ -293,13 +293,14 @@ class StoreCorrupt(BusError):
 
     retryable: ClassVar[bool] = False
 
-    def __init__(self, text: str | None = None, path: Path | None = None) -> None:
+    def __init__(self, text: str | None = None, place: Path | str = "") -> None:
         super().__init__(text)
-        self.path = path
-        """The file or directory with the damage; None where only its content is known."""
+        self.place = str(place)
+        """The file, directory or lane that the text names; empty where only its content is
+        known."""
 
     @classmethod
-    def at(cls, path: Path, offset: int | None, reason: str) -> "StoreCorrupt":
+    def at(cls, place: Path | str, offset: int | None, reason: str) -> "StoreCorrupt":
         """The error for damage in a file, at an offset if there is one to name."""
-        place = f"{path}" if offset is None else f"{path}: offset {offset}"
-        return cls(f"{place}: {reason}", path)
+        where = f"{place}" if offset is None else f"{place}: offset {offset}"
+        return cls(f"{where}: {reason}", place)

@@ -385,11 +385,11 @@ class Node:
         try:
             broker.open(self.progress)
         except StoreCorrupt as error:
-            place = self.settings.store_name(number)
-            if error.path is not None or place in error.text:
+            if error.place:
                 raise
             # Records that contradict each other; the error does not say in which store.
-            raise StoreCorrupt.at(Path(place), None, f"{error.text}.") from error
+            place = self.settings.store_name(number)
+            raise StoreCorrupt.at(place, None, f"{error.text}.") from error
         self._brokers[number] = broker
         broker.on_removed = self.catalog.dropped
         if self._belonging is not None:

@@ -243,5 +243,5 @@ def entry_records(
             yield RecoveredRecord(fragment, kind, meta, 0, 0)
     if body_at != header.length:
         raise StoreCorrupt.at(
-            Path(place), header.position - base, "the lengths in an entry do not add up."
+            place, header.position - base, "the lengths in an entry do not add up."
         )

@@ -90,8 +90,14 @@ class CatalogDatabase(CatalogRows):
 
     __slots__ = ("_connection", "_encrypted", "_is_sealed", "_version")
 
-    def __init__(self, file: Path | None, encrypted: SealedCatalog | None = None) -> None:
-        self._name = str(file) if file is not None else "the catalog in memory"
+    def __init__(
+        self,
+        file: Path | None,
+        encrypted: SealedCatalog | None = None,
+        copy_of: Path | None = None,
+    ) -> None:
+        named = copy_of or file
+        self._name = str(named) if named is not None else "the catalog in memory"
         self._encrypted = encrypted
         self._connection = _connect(file if encrypted is None else encrypted.working)
         self._run = self._connection.execute

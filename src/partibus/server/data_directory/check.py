@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from partibus.control.catalog.catalog import Catalog
-from partibus.domain.errors import BusError
+from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.upkeep.recovering import rebuild
 from partibus.fragment.upkeep.removal import all_bodies
 from partibus.sealing.keys import DataKey
@@ -96,8 +96,7 @@ def _check_store(
                 rebuild(found if pieces is None else pieces.recovered(found)), store.log_end
             )
         except (BusError, OSError) as error:
-            text = str(error)
-            report.problems.append(text if str(directory) in text else f"{directory}: {text}")
+            report.problems.append(_with_place(error, directory))
             return
         refs = [ref for state in rebuilt.states.values() for ref in all_bodies(state)]
         report.facts["fragments"] = len(rebuilt.states)
@@ -110,3 +109,11 @@ def _check_store(
             belonging.check_store(number, rebuilt)
         except BusError as error:
             report.problems.append(error.text)
+
+
+def _with_place(error: BusError | OSError, directory: Path) -> str:
+    """Errors about records alone, or about an open file, do not say in which store."""
+    is_silent = isinstance(error, StoreCorrupt) and not error.place
+    if is_silent or (isinstance(error, OSError) and error.filename is None):
+        return f"{directory}: {error}"
+    return str(error)

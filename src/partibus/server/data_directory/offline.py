@@ -104,13 +104,8 @@ def catalog_rows_to_read(file: Path, data_key: DataKey | None = None) -> Iterato
         for suffix in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(f"{file}{suffix}", f"{copy}{suffix}")
-        try:
-            with contextlib.closing(CatalogDatabase(copy)) as rows:
-                yield rows
-        except BusError as error:
-            if str(copy) not in error.text:
-                raise
-            raise type(error)(error.text.replace(str(copy), str(file))) from error
+        with contextlib.closing(CatalogDatabase(copy, copy_of=file)) as rows:
+            yield rows
 
 
 class RebuiltStore:

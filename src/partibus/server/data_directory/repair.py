@@ -56,4 +56,4 @@ def _damage(file: Path) -> str | None:
         with catalog_to_read(file):
             return None
     except BusError as error:
-        return error.text.partition(". ")[0]
+        return f"{file} is damaged: {error.__cause__ or error.text}"

@@ -127,7 +127,8 @@ class DatabaseReaders:
         if bad >= 0:
             raise StoreCorrupt(
                 f"The {self._lane.name}: position {refs[bad][0]:#x}: a message is missing or fails "
-                "its checksum. Restore the database from a backup."
+                "its checksum. Restore the database from a backup.",
+                self._lane.name,
             )
 
 

@@ -154,7 +154,8 @@ class PostgresStore(LaneLog):
             if header is None or not is_intact or crc32c(payload) != header.crc:
                 raise StoreCorrupt(
                     f"The {self.name}: position {position + offset:#x}: an entry is damaged. "
-                    "Restore the database from a backup; nothing was changed."
+                    "Restore the database from a backup; nothing was changed.",
+                    self.name,
                 )
             if header.position >= covered:
                 yield from entry_records(self.name, 0, header, payload)
@@ -221,7 +222,8 @@ class LanePages:
         except psycopg.Error as error:
             raise StoreUnavailable(f"The {self._lane.name} cannot be read: {error}") from error
         if page is None:
-            raise StoreCorrupt(f"The {self._lane.name}: a checkpoint lacks the page {number}.")
+            name = self._lane.name
+            raise StoreCorrupt(f"The {name}: a checkpoint lacks the page {number}.", name)
         return page
 
     def close(self) -> None:

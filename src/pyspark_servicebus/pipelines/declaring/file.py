@@ -5,13 +5,12 @@ line, and all are reported at once. It must never read anything but the file: `c
 whether entities and columns exist.
 """
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from partibus.domain.address import subscription_path
 from partibus.domain.toml_lines import TomlLines
@@ -53,6 +52,13 @@ class FileError(SettingsError):
     """What is wrong with a file; a line for each complaint, with its place."""
 
 
+class _Placed(NamedTuple):
+    """A complaint about a file, with its line; 0 if it concerns the whole file."""
+
+    line: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A pipeline as a file declares it."""
@@ -70,7 +76,8 @@ class Declared:
 
     def error(self, error: SettingsError) -> FileError:
         """An error about the settings, with its line."""
-        return FileError("\n".join(_placed(self.file, self.lines, error, (self.kind.name,))))
+        found = _placed(self.file, self.lines, error, (self.kind.name,))
+        return FileError("\n".join(complaint.text for complaint in found))
 
 
 def load_declared(
@@ -111,7 +118,7 @@ class _Reader:
         self._lines = TomlLines(text)
         self._default_bus = default_bus
         self._state_dir = state_dir
-        self._complaints: list[str] = []
+        self._complaints: list[_Placed] = []
 
     def declared(self) -> Declared:
         table = self._table
@@ -129,7 +136,8 @@ class _Reader:
             with self._gathering(kind.name):
                 settings = self._settings(kind, name, schedule)
         if self._complaints or kind is None or settings is None:
-            raise FileError("\n".join(sorted(self._complaints, key=_line_number)))
+            found = sorted(self._complaints, key=lambda complaint: complaint.line)
+            raise FileError("\n".join(complaint.text for complaint in found))
         return Declared(
             self._file,
             name,
@@ -326,10 +334,10 @@ class _Reader:
 
 def _placed(
     file: Path, lines: TomlLines, error: SettingsError, section: tuple[str, ...]
-) -> list[str]:
+) -> list[_Placed]:
     """The errors of an exception, each with its line."""
     if isinstance(error, FileError):
-        return list(error.complaints)
+        return [_Placed(0, text) for text in error.complaints]
     if isinstance(error, StepError):
         return [_at_line(file, lines.line("step", error.number - 1, error.kind), str(error))]
     found = []
@@ -348,13 +356,10 @@ def _line_of(lines: TomlLines, words: list[str], section: tuple[str, ...]) -> in
     return lines.line(*section)
 
 
-def _at_line(file: Path, line: int | None, text: str) -> str:
-    return f"{file}:{line}: {text}" if line is not None else f"{file}: {text}"
-
-
-def _line_number(complaint: str) -> int:
-    found = re.match(r".*?:(\d+): ", complaint)
-    return int(found[1]) if found else 0
+def _at_line(file: Path, line: int | None, text: str) -> _Placed:
+    if line is None:
+        return _Placed(0, f"{file}: {text}")
+    return _Placed(line, f"{file}:{line}: {text}")
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from pyspark_servicebus.access import Access
     from pyspark_servicebus.credentials import Credentials
 
-PLACE_KEYS: Final = ("connection_string_ref", "connection_string", "ca_file")
+_OPTIONS: Final = {
+    "connection_string_ref": "connectionStringRef",
+    "connection_string": "connectionString",
+    "ca_file": "caFile",
+}
+PLACE_KEYS: Final = tuple(_OPTIONS)
+_KEYS: Final = {option: key for key, option in _OPTIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +81,16 @@ class BusPlace:
 
     def options(self) -> dict[str, str]:
         """For `.options(**)` of the data source."""
-        named = {
-            "connectionStringRef": self.connection_string_ref,
-            "connectionString": self.connection_string,
-            "caFile": self.ca_file,
-        }
-        return {name: value for name, value in named.items() if value}
+        return {option: value for key, option in _OPTIONS.items() if (value := getattr(self, key))}
 
     def connection(self) -> "ConnectionString":
         """The connection string, read now and parsed."""
-        from pyspark_servicebus.given_options import OptionsError
+        from pyspark_servicebus.given_options import OptionError
 
         try:
             return self._credentials().place()
-        except OptionsError as error:
-            text = error.words.replace("connectionStringRef", "connection_string_ref")
-            raise SettingsError(text.replace("connectionString", "connection_string")) from None
+        except OptionError as error:
+            raise SettingsError(f"{_KEYS[error.option]}: {error.reason}") from None
 
     def _credentials(self) -> "Credentials":
         from pyspark_servicebus.credentials import Credentials

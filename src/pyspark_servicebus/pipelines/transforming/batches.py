@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
+from pyspark_servicebus.errors import condition_of
 from pyspark_servicebus.pipelines.run.progress import plain_words
 from pyspark_servicebus.pipelines.transforming import failed_rows
 from pyspark_servicebus.pipelines.transforming.steps import (
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NUMBER: Final = "$row"
-_SINK_WORDS: Final = "pyspark_servicebus.errors."
-"""An error with these words comes from the bus or the sink, not from a row."""
 
 
 @dataclass(slots=True)
@@ -129,7 +128,7 @@ class BatchWork:
         try:
             work()
         except PySparkException as error:
-            if _SINK_WORDS in str(error):
+            if condition_of(error) is not None:  # of the bus or the sink, not of a row
                 raise
             return spark_words(plain_words(str(error)))
         return None
