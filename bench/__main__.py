@@ -2,7 +2,7 @@
 
 Owns the command line and the order: repeats outside, servers inside, so that a disturbance
 of the machine falls on all of them alike. Everything lies in a temporary directory below
-build/, on a real disk, since the figures include fsync.
+build/, on a real disk, since the numbers include fsync.
 """
 
 import argparse
@@ -107,8 +107,8 @@ def main() -> None:
                 peer = make(Path(root, "backlog"))
                 print(f"backlog: {peer.name}", file=sys.stderr)
                 try:
-                    for name, figures in measure_backlog(peer, options.queued).items():
-                        results.add(name, peer.name, figures)
+                    for name, numbers in measure_backlog(peer, options.queued).items():
+                        results.add(name, peer.name, numbers)
                 finally:
                     peer.stop()
     for line in results.lines(list(names)):

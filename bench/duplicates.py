@@ -2,7 +2,7 @@
 
 Owns the measuring of what detection adds to each send (identity, look-up, record, remembering),
 of the memory an id takes, and of the longest pauses: in the traffic, in a sweep, in a snapshot.
-Times are CPU time of this thread, which other work on the machine hardly moves. Figures in
+Times are CPU time of this thread, which other work on the machine hardly moves. Numbers in
 docs/internals/duplicate-detection.md. `python -m bench.duplicates`.
 """
 
@@ -46,7 +46,7 @@ class Nobody:
 
 
 @dataclass(slots=True)
-class Figures:
+class Numbers:
     """What one run of sends took."""
 
     sends: int
@@ -71,7 +71,7 @@ def commands(first: int, count: int) -> Iterator[Enqueue]:
         yield Enqueue(nobody, messages, [0], 0)
 
 
-def run(state: State, first: int, count: int, begin_ms: int, span_ms: int) -> Figures:
+def run(state: State, first: int, count: int, begin_ms: int, span_ms: int) -> Numbers:
     """Send so many ids, spread over a time, and remember those that are new."""
     total_s = longest_s = 0.0
     dropped = done = 0
@@ -88,7 +88,7 @@ def run(state: State, first: int, count: int, begin_ms: int, span_ms: int) -> Fi
         longest_s = max(longest_s, spent_s)
         dropped += len(check.dropped)
         done += len(command.messages)
-    return Figures(count, dropped, total_s / count * MILLION, longest_s * 1000)
+    return Numbers(count, dropped, total_s / count * MILLION, longest_s * 1000)
 
 
 def sweep(history: History, now_ms: int) -> tuple[int, float, float]:

@@ -1,6 +1,6 @@
 """What a process has used, read from /proc: the server only, never its clients.
 
-Owns the reading of counters and nothing else. CPU seconds are the figure to trust on a
+Owns the reading of counters and nothing else. CPU seconds are the number to trust on a
 machine that others use too; rates are not. Called by the scenarios, around each load.
 """
 

@@ -2,7 +2,7 @@
 
 Owns the client's side of a measurement: blocking sockets, the engine as initiator, the
 message encoded once, outcomes counted. A refused message or a lost connection ends it with
-an error, so that no figure ever stands for work that was not done. Started by `workers`,
+an error, so that no number ever stands for work that was not done. Started by `workers`,
 which speaks to it by lines: a Job in, "ready" out, "go" in, an Outcome out.
 """
 

@@ -101,10 +101,10 @@ class Database:
 def measure_both(scenario: Scenario, bus: Bus, database: Database, count: int) -> dict[str, Any]:
     """One load, with the CPU of the database beside that of the bus."""
     before_s = database.cpu_seconds()
-    figures: dict[str, Any] = measure(scenario, bus, count)
+    numbers: dict[str, Any] = measure(scenario, bus, count)
     used_s = database.cpu_seconds() - before_s
-    figures["database"] = 1e6 * used_s / max(1, round(count * scenario.share))
-    return figures
+    numbers["database"] = 1e6 * used_s / max(1, round(count * scenario.share))
+    return numbers
 
 
 def run(bus: Bus, database: Database, options: argparse.Namespace) -> None:
@@ -114,12 +114,12 @@ def run(bus: Bus, database: Database, options: argparse.Namespace) -> None:
         count = options.messages if repeat else max(1, options.messages // 20)
         used: list[float] = []
         for scenario in (SEND_1K, RECEIVE_1K, BOTH_1K):
-            figures = measure_both(scenario, bus, database, count)
-            used.append(figures[CPU] + figures["database"])
+            numbers = measure_both(scenario, bus, database, count)
+            used.append(numbers[CPU] + numbers["database"])
             if repeat:
                 print(
-                    f"{scenario.name:<14} CPU s per million: bus {figures[CPU]:5.1f}, database "
-                    f"{figures['database']:5.1f}; {figures[RATE]:,.0f} messages/s"
+                    f"{scenario.name:<14} CPU s per million: bus {numbers[CPU]:5.1f}, database "
+                    f"{numbers['database']:5.1f}; {numbers[RATE]:,.0f} messages/s"
                 )
         if repeat:
             totals.append((used[0] + used[1], used[2]))

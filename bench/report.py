@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 import partibus
-from bench.scenarios import CPU, OTHERS, P50, P99, RATE, RSS_EACH, RSS_MB, START, Figures
+from bench.scenarios import CPU, OTHERS, P50, P99, RATE, RSS_EACH, RSS_MB, START, Numbers
 
 _UNITS: Final = {
     CPU: "server CPU s per 1M",
@@ -31,25 +31,25 @@ _OTHERS_CORES_MAX: Final = 0.25
 
 
 class Results:
-    """All figures of a run: scenario, server, figure, and one value for each repeat."""
+    """All numbers of a run: scenario, server, measure, and one value for each repeat."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, dict[str, list[float]]]] = {}
 
-    def add(self, scenario: str, peer: str, figures: Figures) -> None:
+    def add(self, scenario: str, peer: str, numbers: Numbers) -> None:
         kept = self._values.setdefault(scenario, {}).setdefault(peer, {})
-        for name, value in figures.items():
+        for name, value in numbers.items():
             kept.setdefault(name, []).append(value)
 
     def lines(self, peers: list[str]) -> Iterable[str]:
         """The table; with two servers, the ratio of the first to the second."""
-        head = f"{'scenario':<38}{'figure':<23}" + "".join(f"{peer:>30}" for peer in peers)
+        head = f"{'scenario':<38}{'measure':<23}" + "".join(f"{peer:>30}" for peer in peers)
         yield head + ("     ratio" if len(peers) == 2 else "")
         for scenario, by_peer in self._values.items():
-            for figure in _UNITS:
-                rows = [by_peer.get(peer, {}).get(figure, []) for peer in peers]
+            for measure in _UNITS:
+                rows = [by_peer.get(peer, {}).get(measure, []) for peer in peers]
                 if any(rows):
-                    line = f"{scenario:<38}{_UNITS[figure]:<23}"
+                    line = f"{scenario:<38}{_UNITS[measure]:<23}"
                     yield line + "".join(f"{_spread(row):>30}" for row in rows) + _ratio(rows)
         others = self._others()
         if others > _OTHERS_CORES_MAX:
@@ -59,16 +59,16 @@ class Results:
         values = [
             value
             for by_peer in self._values.values()
-            for figures in by_peer.values()
-            for value in figures.get(OTHERS, [])
+            for numbers in by_peer.values()
+            for value in numbers.get(OTHERS, [])
         ]
         return median(values) if values else 0.0
 
     def as_json(self) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
         return {
             scenario: {
-                peer: {figure: _summary(values) for figure, values in figures.items()}
-                for peer, figures in by_peer.items()
+                peer: {measure: _summary(values) for measure, values in numbers.items()}
+                for peer, numbers in by_peer.items()
             }
             for scenario, by_peer in self._values.items()
         }

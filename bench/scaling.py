@@ -2,7 +2,7 @@
 
 Owns one scenario, apart from the loads of `python -m bench`: the same 1 KB messages over the
 same 16 fragments, with 1, 2 and more workers of one store each. On a machine with fewer cores
-than processes a rate says little, so the figure to trust is the CPU time of the busiest worker:
+than processes a rate says little, so the number to trust is the CPU time of the busiest worker:
 a million messages divided by it is what the queue can take once every process has a core of its
 own. Run it with `python -m bench.scaling`; docs/internals/workers.md has the cost model.
 """
@@ -28,7 +28,7 @@ WAYS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Numbers:
     """What one load took, for a million messages."""
 
     rate: float
@@ -41,7 +41,7 @@ class Figures:
         return 1e6 / self.busiest_s
 
 
-def measure(bus: Bus, scenario: Scenario, messages: int) -> Figures:
+def measure(bus: Bus, scenario: Scenario, messages: int) -> Numbers:
     """Run one load and see what each worker spent on it."""
     # Without workers the server is one process.
     pids = gauge.children(bus.pid) or [bus.pid]
@@ -54,14 +54,14 @@ def measure(bus: Bus, scenario: Scenario, messages: int) -> Figures:
         outcomes = load.run(read)
     spent = [1e6 * (gauge.cpu_seconds(pid) - before[pid]) / messages for pid in pids]
     seconds = max(outcome.seconds for outcome in outcomes)
-    return Figures(messages / seconds, max(spent), sum(spent))
+    return Numbers(messages / seconds, max(spent), sum(spent))
 
 
-def run(workers: int, messages: int, repeats: int, directory: Path) -> dict[str, Figures]:
-    """The median of each figure over the repeats, by the name of the load."""
+def run(workers: int, messages: int, repeats: int, directory: Path) -> dict[str, Numbers]:
+    """The median of each number over the repeats, by the name of the load."""
     count = str(workers)
     bus = Bus(directory / count, PARTITIONED, "--workers", count, "--stores", count)
-    found: dict[str, list[Figures]] = {}
+    found: dict[str, list[Numbers]] = {}
     bus.start()
     try:
         for scenario in WAYS:
@@ -72,9 +72,9 @@ def run(workers: int, messages: int, repeats: int, directory: Path) -> dict[str,
     finally:
         bus.stop()
     return {
-        name: Figures(
+        name: Numbers(
             *(
-                statistics.median(getattr(figures, field) for figures in each)
+                statistics.median(getattr(numbers, field) for numbers in each)
                 for field in ("rate", "busiest_s", "total_s")
             )
         )
@@ -93,10 +93,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="scaling-", dir="build") as root:
         for workers in options.workers:
             results = run(workers, options.messages, options.repeats, Path(root))
-            for name, figures in results.items():
+            for name, numbers in results.items():
                 print(
-                    f"{workers:7}  {name:8} {figures.busiest_s:17.1f}  {figures.total_s:13.1f}"
-                    f"  {figures.limit:8.0f}  {figures.rate:11.0f}",
+                    f"{workers:7}  {name:8} {numbers.busiest_s:17.1f}  {numbers.total_s:13.1f}"
+                    f"  {numbers.limit:8.0f}  {numbers.rate:11.0f}",
                     flush=True,
                 )
 

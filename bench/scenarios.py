@@ -1,7 +1,7 @@
 """What is measured: the table of loads, and the backlog.
 
 Owns the scenarios and their order: what one sends, the next receives, so each finds the
-queue as it expects it. Every figure is of the server alone. Called by the command line, once
+queue as it expects it. Every number is of the server alone. Called by the command line, once
 for each repeat and each server.
 """
 
@@ -14,13 +14,13 @@ from bench.load import Job
 from bench.peers import Peer
 from bench.workers import Workers
 
-Figures = dict[str, float]
+Numbers = dict[str, float]
 
 SEND: Final = "send"
 RECEIVE: Final = "receive"
 BOTH: Final = "both"
 
-# The names of figures, as they stand in the table and in the file.
+# The names of measures, as they stand in the table and in the file.
 CPU: Final = "cpu_s_per_1m"
 RATE: Final = "per_s"
 P50: Final = "round_trip_us_p50"
@@ -93,7 +93,7 @@ class Before:
         self.machine_s = gauge.machine_cpu_seconds()
 
 
-def measure(scenario: Scenario, peer: Peer, messages: int) -> Figures:
+def measure(scenario: Scenario, peer: Peer, messages: int) -> Numbers:
     """Run one load against a server that is up."""
     count = max(scenario.connections, round(messages * scenario.share))
     before = Before(peer)
@@ -103,28 +103,28 @@ def measure(scenario: Scenario, peer: Peer, messages: int) -> Figures:
         machine_s = gauge.machine_cpu_seconds() - before.machine_s
     seconds = max(outcome.seconds for outcome in outcomes)
     ours_s = server_s + sum(outcome.client_cpu_s for outcome in outcomes)
-    figures = {
+    numbers = {
         CPU: 1e6 * server_s / count,
         RATE: count / seconds,
         OTHERS: max(0.0, machine_s - ours_s) / seconds,
     }
     if outcomes[-1].round_trip_us_p50:
-        figures[P50] = outcomes[-1].round_trip_us_p50
-        figures[P99] = outcomes[-1].round_trip_us_p99
-    return figures
+        numbers[P50] = outcomes[-1].round_trip_us_p50
+        numbers[P99] = outcomes[-1].round_trip_us_p99
+    return numbers
 
 
-def measure_backlog(peer: Peer, messages: int) -> dict[str, Figures]:
+def measure_backlog(peer: Peer, messages: int) -> dict[str, Numbers]:
     """Memory for messages that wait, and the time to start: empty, full, and after a kill."""
     filled = f"{messages:,} queued".replace(",", " ")
-    found: dict[str, Figures] = {"start, empty": {START: peer.start()}}
+    found: dict[str, Numbers] = {"start, empty": {START: peer.start()}}
     before = gauge.resident_bytes(peer.pid)
-    figures = measure(Scenario(name="", way=SEND), peer, messages)
+    numbers = measure(Scenario(name="", way=SEND), peer, messages)
     resident = gauge.resident_bytes(peer.pid)
     found[f"memory, {filled}"] = {
         RSS_MB: resident / 1e6,
         RSS_EACH: (resident - before) / messages,
-        CPU: figures[CPU],
+        CPU: numbers[CPU],
     }
     peer.stop()
     found[f"start, {filled}"] = {START: peer.start(), RSS_MB: gauge.resident_bytes(peer.pid) / 1e6}

@@ -142,7 +142,7 @@ class Run:
         self._store.checkpoint({1: STATE_ROW * len(self._mix.live)}, done)
 
     def until(self, total_bytes: int, bytes_per_s: float) -> None:
-        """Send so much, no faster than this, and measure on the way."""
+        """Send this much, no faster than this rate, and measure on the way."""
         sample_at = SAMPLE_BYTES
         began = time.perf_counter()
         while self.written < total_bytes:

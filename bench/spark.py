@@ -63,9 +63,9 @@ class Cost:
         parts = (self.server_s, self.jvm_s, self.python_s)
         each = [1e6 * part / self.count for part in parts]
         upkeep = 1e6 * self.upkeep_s / self.count
-        figures = "".join(f"{figure:>9.1f}" for figure in (*each, sum(each), upkeep))
+        numbers = "".join(f"{number:>9.1f}" for number in (*each, sum(each), upkeep))
         rates = f"{self.count / self.seconds:>12.0f}{CORES * self.count / sum(parts):>12.0f}"
-        return f"{name:<44}{self.count:>9}{rates}{figures}"
+        return f"{name:<44}{self.count:>9}{rates}{numbers}"
 
 
 class Meter:

@@ -121,10 +121,10 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, rig in made.items():
             times[name].append(rig.send(payload))
-    figures = {name: median(found) for name, found in times.items()}
-    last = list(figures.values())[-1]
-    for name, figure in figures.items():
-        print(f"{name:40} {figure:7.1f} us a message; the crowd costs {last / figure:.2f} times")
+    numbers = {name: median(found) for name, found in times.items()}
+    last = list(numbers.values())[-1]
+    for name, number in numbers.items():
+        print(f"{name:40} {number:7.1f} us a message; the crowd costs {last / number:.2f} times")
 
 
 if __name__ == "__main__":

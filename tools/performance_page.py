@@ -1,7 +1,7 @@
-"""`python tools/performance_page.py`: the figures of docs/performance.md, from `make bench`.
+"""`python tools/performance_page.py`: the numbers of docs/performance.md, from `make bench`.
 
-Prints the page with the figures of bench/results/reference.json between its marks; with --write it
-puts them there. A test compares the page with this output, so that no figure is typed by hand.
+Prints the page with the numbers of bench/results/reference.json between its marks; with --write it
+puts them there. A test compares the page with this output, so that no number is typed by hand.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "performance.md"
 RUN: Final = ROOT / "bench" / "results" / "reference.json"
-BEGIN, END = "<!-- figures begin -->", "<!-- figures end -->"
+BEGIN, END = "<!-- numbers begin -->", "<!-- numbers end -->"
 
 Row = tuple[str, ...]
 
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def filled(page: str, run: dict[str, Any]) -> str:
-    """The page with the figures of a run between its marks."""
+    """The page with the numbers of a run between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{_figures(run)}\n{END}{after}"
@@ -70,7 +70,7 @@ def _rests(results: dict[str, Any]) -> Iterator[Row]:
         "rss_bytes_per_message": "bytes of memory for each message",
         "rss_mb": "MB of memory",
     }
-    yield ("case", "figure", "Partibus", "RabbitMQ")
+    yield ("case", "measure", "Partibus", "RabbitMQ")
     for name, peers in results.items():
         for key, unit in units.items():
             if key in peers["partibus"]:
@@ -78,11 +78,11 @@ def _rests(results: dict[str, Any]) -> Iterator[Row]:
                 yield (name, unit, _spread(peers["partibus"][key]), _spread(theirs.get(key)))
 
 
-def _spread(figure: dict[str, float] | None) -> str:
+def _spread(measured: dict[str, float] | None) -> str:
     """The median, with the lowest and the highest."""
-    if figure is None:
+    if measured is None:
         return "-"
-    median, least, most = (_number(figure[key]) for key in ("median", "min", "max"))
+    median, least, most = (_number(measured[key]) for key in ("median", "min", "max"))
     return median if least == most else f"{median} ({least} to {most})"
 
 

@@ -5,8 +5,8 @@ a console is open on every page, each in a tab of its own. The server counts the
 of such requests (`partibus_observing_cpu_seconds_total`) beside all that it uses, so that no two
 noisy totals have to be compared; what others do on the machine is not in either. What the loop and
 the sockets add is not in the counter: how much that is, a server at rest shows, where the observers
-are all that it has to do, and the figures are raised by it. A figure is the
-median over windows, with the interval that holds it in 95 of 100 samples drawn anew. Of a core: a
+are all that it has to do, and the numbers are raised by it. A number is the
+median over windows, with the interval that holds it in 95 of 100 samples drawn again. Of a core: a
 server at full load has at least one, so this is what messages lose.
 `python -m bench.observing`.
 """
@@ -160,10 +160,10 @@ def windows(readings: Sequence[Reading], seconds: float) -> list[Window]:
     return found
 
 
-def interval(figures: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies in 95 of 100 samples drawn anew from the figures."""
+def interval(numbers: Sequence[float]) -> tuple[float, float]:
+    """Where the median lies in 95 of 100 samples drawn again from the numbers."""
     draw = random.Random(1)
-    medians = sorted(median(draw.choices(figures, k=len(figures))) for _ in range(RESAMPLES))
+    medians = sorted(median(draw.choices(numbers, k=len(numbers))) for _ in range(RESAMPLES))
     return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
 
 
@@ -186,7 +186,7 @@ def uncounted(bus: Bus, seconds: float, one_page: bool) -> float:
 def measure_observing(
     directory: Path, entities: int, count: int, seconds: float, one_page: bool
 ) -> bool:
-    """Print the figures; True when the interval is below the limit."""
+    """Print the numbers; True when the interval is below the limit."""
     bus = Bus(directory, namespace(entities))
     bus.start()
     scenario = next(one for one in SCENARIOS if one.name == "both 1 KB")
@@ -211,7 +211,7 @@ def measure_observing(
     finally:
         bus.stop()
     found = [
-        Window(*(factor * figure for figure in window))
+        Window(*(factor * number for number in window))
         for window in windows(watch.readings, seconds)
     ]
     pages = "one page" if one_page else "every page"
@@ -227,9 +227,9 @@ def measure_observing(
     return of_a_core < LIMIT_PERCENT
 
 
-def _print(name: str, figures: list[float]) -> float:
-    low, high = interval(figures)
-    print(f"  {name:<28}{median(figures):8.3f}%   (95%: {low:.3f} to {high:.3f})", flush=True)
+def _print(name: str, numbers: list[float]) -> float:
+    low, high = interval(numbers)
+    print(f"  {name:<28}{median(numbers):8.3f}%   (95%: {low:.3f} to {high:.3f})", flush=True)
     return high
 
 

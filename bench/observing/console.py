@@ -5,7 +5,7 @@ and how long the JSON twin of each page takes, from the request to the last byte
 processor time of one `/metrics`. `watching`: what a scrape each second and an open console take of
 a core. `load`: processor time of the server for a million messages, with
 nobody looking and with a scrape each second beside an open console, in turns. CPU seconds are the
-figures to trust on a busy machine. `python -m bench.observing.console`.
+numbers to trust on a busy machine. `python -m bench.observing.console`.
 """
 
 import argparse
@@ -241,7 +241,7 @@ def watched(bus: Bus) -> Iterator[None]:
 def measure_watching(directory: Path, entities: int, seconds: int) -> None:
     """Print what a scrape each second and an open console take of a core, on a server at rest.
 
-    Load makes the same work no dearer, and here nothing else moves the figure."""
+    Load makes the same work no dearer, and here nothing else moves the number."""
     bus = Bus(directory, namespace(entities))
     bus.start()
     used: dict[str, float] = {}
@@ -276,9 +276,9 @@ def measure_load(directory: Path, messages: int, repeats: int, entities: int) ->
     print(
         f"{scenario.name}, {bus.version}, {entities:,} entities, CPU seconds per million messages:"
     )
-    for name, figures in found.items():
-        shown = ", ".join(f"{figure:.2f}" for figure in figures)
-        print(f"  {name:<8}{median(figures):7.2f}   ({shown})")
+    for name, numbers in found.items():
+        shown = ", ".join(f"{number:.2f}" for number in numbers)
+        print(f"  {name:<8}{median(numbers):7.2f}   ({shown})")
     print(f"  more: {(median(found['watched']) / median(found['alone']) - 1) * 100:+.1f}%")
 
 

@@ -44,7 +44,8 @@ class Entity:
     """Where an entity is, as the bus reports it."""
 
     path: str
-    generation: int
+    entity_id: int
+    """Another one when it was deleted and created again."""
     kind: str
     requires_session: bool
     detects_duplicates: bool

@@ -1,6 +1,6 @@
 """A deep backlog costs little memory, no speed, and no long start.
 
-Figures are printed; what is asserted are memory and processor time of the server as the
+Numbers are printed; what is asserted are memory and processor time of the server as the
 kernel counts them, never the time on the clock.
 """
 

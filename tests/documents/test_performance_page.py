@@ -1,4 +1,4 @@
-"""The page on performance has the figures of the run that is kept, and no others."""
+"""The page on performance has the numbers of the run that is kept, and no others."""
 
 import json
 

@@ -23,7 +23,7 @@ KEYS = (None, "a", "b", "c", "d", "e", "f", "g")
 
 def live_through(directory: Path, count: int) -> None:
     """So many faults, one after the other, under traffic of three kinds."""
-    from support.nodes.faults import Faults
+    from support.nodes.fault_injection import Faults
     from support.nodes.networked_cluster import networked_cluster
 
     seed = int(os.environ.get("PARTIBUS_SEED") or random.SystemRandom().randrange(2**32))

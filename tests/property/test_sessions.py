@@ -412,7 +412,7 @@ class SessionModel(RuleBasedStateMachine):
         assert set(listed) == active | in_flight | set(self.states)
 
     def teardown(self) -> None:
-        """All that is left comes in order, once its sessions are held anew."""
+        """All that is left comes in order, once its sessions are held again."""
         if not hasattr(self, "bench"):
             return
         if self.is_down:

@@ -72,7 +72,7 @@ class Question:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.life = process.life
+        self.incarnation = process.incarnation
         self.is_good = False
         self.error: BusError | None = None
 
@@ -82,7 +82,7 @@ class Question:
 
     @property
     def is_lost(self) -> bool:
-        return not self.is_answered and self.process.life != self.life
+        return not self.is_answered and self.process.incarnation != self.incarnation
 
     def confirmed(self, requests: Sequence[int], first: int, dropped: Sequence[int] = ()) -> None:
         self.is_good = True

@@ -78,14 +78,14 @@ class FarPort:
         self._asker = asker
         self._asked = asked
         self._port = command.port
-        self._life = asker.life
+        self._incarnation = asker.incarnation
         self._command = command
         asked.open_requests.append(self)
 
     def _tell(self, tell: Callable[[], None]) -> None:
         if self in self._asked.open_requests:
             self._asked.open_requests.remove(self)
-            if self._asker.life == self._life:
+            if self._asker.incarnation == self._incarnation:
                 self._asker.steps.call_soon(tell)
 
     def confirmed(self, requests: Sequence[int], first: int, dropped: Sequence[int] = ()) -> None:
@@ -123,10 +123,10 @@ class FarFragment:
             self._asker.steps.call_soon(lambda: asked.refuse(StoreUnavailable()))
             return
         asked.port = FarPort(self._asker, self._asked, asked)
-        life = self._asked.life
+        incarnation = self._asked.incarnation
 
         def arrive() -> None:
-            if self._asked.life == life:
+            if self._asked.incarnation == incarnation:
                 self._asked.fragments[self.fragment_id].submit(command)
 
         under_way = self._asker.under_way
@@ -147,7 +147,7 @@ class Process:
         self._relays = relays
         self.steps = Steps(relays.clock)
         self.store = MemoryStore(notify=self.steps.call_soon, replayable=True)
-        self.life = 0
+        self.incarnation = 0
         self.is_alive = False
         self.open_requests: list[FarPort] = []
         self.under_way: list[Callable[[], None]] = []
@@ -155,7 +155,7 @@ class Process:
         self.fragments: dict[int, LocalFragment] = {}
 
     def start(self) -> None:
-        self.life += 1
+        self.incarnation += 1
         self.is_alive = True
         self.broker = Broker(self.store, self._relays.clock, self.steps)
         self.broker.open()
@@ -200,7 +200,7 @@ class Process:
         self.under_way.clear()
         self.steps.clear()
         self.is_alive = False
-        self.life += 1
+        self.incarnation += 1
         lost, self.open_requests = self.open_requests, []
         for port in lost:
             self.open_requests.append(port)

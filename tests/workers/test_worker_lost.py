@@ -60,7 +60,7 @@ class Load:
         self._is_over = False
 
     async def run(self, number: int) -> None:
-        """Send in rounds; a connection that is lost is made anew."""
+        """Send in rounds; a connection that is lost is made again."""
         sent = 0
         while not self._is_over:
             with contextlib.suppress(RemoteError, OSError):

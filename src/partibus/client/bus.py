@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from partibus.client.cbs import CBS, ask_for_claim, token_for
+from partibus.client.cbs import CBS, put_token, token_for
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
@@ -36,10 +36,10 @@ def tls_context(ca_file: str | None = None, ca: bytes | None = None) -> ssl.SSLC
 class Bus:
     """An open connection with its credentials."""
 
-    def __init__(self, client: BusClient, place: ConnectionString, claims: RequestLinks) -> None:
+    def __init__(self, client: BusClient, place: ConnectionString, tokens: RequestLinks) -> None:
         self.client = client
         self._place = place
-        self._claims = claims
+        self._tokens = tokens
         self._authorized: set[str] = set()
         self._renewal = asyncio.create_task(self._renew())
 
@@ -83,7 +83,7 @@ class Bus:
     async def _put(self, path: str) -> None:
         audience = self._place.audience(path)
         token = token_for(self._place, audience, TOKEN_SECONDS)
-        await ask_for_claim(self._claims, audience, token)
+        await put_token(self._tokens, audience, token)
 
     async def _renew(self) -> None:
         """A refusal here ends the links, with the bus's own error."""

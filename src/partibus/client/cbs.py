@@ -1,4 +1,4 @@
-"""Claims: making a SAS token and putting it to the bus's `$cbs` node.
+"""Tokens: making a SAS token and putting it to the bus's `$cbs` node.
 
 Owns the token's text and the one request with its answer. Must never keep a key. For HTTP, and for
 connections that did not authenticate with SASL PLAIN.
@@ -38,7 +38,7 @@ def token_for(place: ConnectionString, audience: str, lifetime_s: int) -> str:
     return sas_token(audience, place.policy, place.key, int(time.time()) + lifetime_s)
 
 
-async def ask_for_claim(links: RequestLinks, audience: str, token: str) -> None:
+async def put_token(links: RequestLinks, audience: str, token: str) -> None:
     """Authorize this connection for an audience; raises RemoteError when refused."""
     application = {"operation": "put-token", "type": _SAS_TYPE, "name": audience}
     answer = (await links.ask(application, token)).properties

@@ -48,7 +48,7 @@ class PeerGroup(Protocol):
         ...
 
     def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
-        """Whether a process that claims this number is one of the others."""
+        """Whether a process that presents this number is one of the others."""
         ...
 
     def watch(self, changed: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """The nodes of a cluster, as one of them sees the others.
 
 Owns who belongs to the cluster for `cluster.peers`: the live nodes of the lease table, reached over
-TLS, each under the name in its certificate, so that none can claim the number of another. A node
+TLS, each under the name in its certificate, so that none can use the number of another. A node
 that connects before this one has read its row is admitted, since its certificate is of the
 cluster's authority and it only sends requests; it is checked again when the table has changed. The
 lane table knows where a lane is served. Made by the node.

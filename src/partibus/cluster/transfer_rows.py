@@ -31,7 +31,7 @@ def transfer_encoder(message_row: MessageRow) -> Callable[[Transfer, int, int], 
 def request_places(count: int, messages: list[NewMessage]) -> list[int]:
     """The sends of a command by index; each has at least one message."""
     if count > max(1, len(messages)):
-        raise ValueError(f"{count} sends are claimed for {len(messages)} messages")
+        raise ValueError(f"{count} sends are declared for {len(messages)} messages")
     return list(range(count))
 
 

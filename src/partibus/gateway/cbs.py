@@ -35,7 +35,7 @@ class CbsNode(RequestLink):
                 "Only shared access signatures are accepted; connect with a connection string."
             )
         connection.grants.put_token(token, audience, connection.gateway.now_ms())
-        connection.claims_changed()
+        connection.grants_changed()
         if connection.gateway.profile.refuses_tokens_for_nothing:
             self._require_entity(audience)
         request.answer({"status-code": Int(202), "status-description": "Accepted"})

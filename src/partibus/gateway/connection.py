@@ -89,7 +89,7 @@ class ClientConnection:
         self.host = ""
         """The host name by which the client addressed us; errors quote it."""
         self._started_ms = now_ms
-        self._claims_are_stale = False
+        self._grants_are_stale = False
         self.is_writable = True
         self._is_flush_due = False
         self._is_over = False
@@ -231,7 +231,7 @@ class ClientConnection:
         self._handle(self.engine.tick(now_ms))
         # Tokens expire by the time of day, everything else by elapsed time.
         ahead_ms = self.gateway.now_ms() - now_ms
-        self._check_claims(now_ms, now_ms + ahead_ms)
+        self._check_grants(now_ms, now_ms + ahead_ms)
         self.transactions.expire(now_ms)
         self._flush()
         if self._is_ending():
@@ -244,9 +244,9 @@ class ClientConnection:
             times.append(self._started_ms + TOKEN_DEADLINE_MS)
         self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
 
-    def _check_claims(self, now_ms: int, day_ms: int) -> None:
-        if self._claims_are_stale:
-            self._claims_are_stale = False
+    def _check_grants(self, now_ms: int, day_ms: int) -> None:
+        if self._grants_are_stale:
+            self._grants_are_stale = False
             if self.grants.recheck():
                 self._started_ms = now_ms
                 self._drop_unauthorized(day_ms)
@@ -261,7 +261,7 @@ class ClientConnection:
         for link, error in unauthorized_links(self.links, self.grants, now_ms):
             self.drop(link, error)
 
-    def claims_changed(self) -> None:
+    def grants_changed(self) -> None:
         """A token was put: check again at once when the next one expires."""
         expiry_ms = self.grants.next_expiry_ms()
         if expiry_ms is not None:
@@ -441,9 +441,9 @@ class ClientConnection:
         """Every link with its owner, at this moment."""
         return list(self._links.items())
 
-    def recheck_claims(self) -> None:
+    def recheck_grants(self) -> None:
         """Policies have changed: check the grants at the next sweep (SAS-7)."""
-        self._claims_are_stale = True
+        self._grants_are_stale = True
         self.wake_by(self.gateway.monotonic_ms())
 
     # --- links ------------------------------------------------------------------------------

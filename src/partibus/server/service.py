@@ -165,7 +165,7 @@ class Service:
         # While a worker does not listen, its share of the clients goes to the others, so it binds
         # last; a single process binds first, since a busy port ends it anyway.
         ports = self._bind() if self.membership is None else {}
-        if self.membership is None:  # the supervisor has claimed it for its workers
+        if self.membership is None:  # the supervisor has locked it for its workers
             lock_data_directory(self.settings, self._cleanup)
         identity = identity_of(self.settings, self._tls_directory, self.clock)
         waiting = self._waiting_room(loop, ports)

@@ -1,6 +1,6 @@
 """What this process knows of all stores: whether they answer, and how much they store.
 
-Owns the look-up of a store's broker, or of the worker that has it, by number; the figures of other
+Owns the look-up of a store's broker, or of the worker that has it, by number; the numbers of other
 workers' stores are as of their last answer to a ping. Used for the placement of new entities and
 the refusal of changes. Made by the node.
 """

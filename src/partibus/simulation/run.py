@@ -30,7 +30,7 @@ from partibus.simulation.contents import (
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
-from partibus.simulation.faults import Injector, check
+from partibus.simulation.fault_injection import Injector, check
 from partibus.simulation.injecting import Injecting
 from partibus.simulation.ledger import Ledger, Totals
 from partibus.simulation.net import Net

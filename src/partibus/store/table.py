@@ -64,7 +64,6 @@ class Segment:
         "end",
         "extents",
         "file_bytes",
-        "generation",
         "is_compacting",
         "is_damaged",
         "live",
@@ -72,6 +71,7 @@ class Segment:
         "released",
         "retained",
         "retained_lengths",
+        "revision",
         "shared_bytes",
         "surveyed_live",
     )
@@ -86,7 +86,7 @@ class Segment:
         self.body_bytes = self.file_bytes
         """What counts as full; for a compacted file only the bodies, since their index stays."""
         self.extents: Extents | None = None
-        self.generation = 0
+        self.revision = 0
         self.is_compacting = False
         self.is_damaged = False
         # A file that was written as a segment is shorter than 4 GiB (ENTRY_PAYLOAD_BYTES_MAX).

@@ -85,14 +85,14 @@ def walk_all(wire: Wire, path: str) -> Generator[Page, None, None]:
     at, passed = 0, 0
     try:
         while True:
-            life = own.life
+            incarnation = own.incarnation
             found = page(own, path, at)
             new = [item for item in found if item[0] not in seen]
             seen.update(number for number, _ in new)
             passed = 0 if new else passed + len(found)
             if new:
                 yield new
-            if own.life != life and at:
+            if own.incarnation != incarnation and at:
                 at = 0  # the position was lost with the connection
                 continue
             # Stop if the bus goes in circles.

@@ -60,8 +60,8 @@ class Wire:
         self._bus: Bus | None = None
         self._stack = AsyncExitStack()
         self._token = ""
-        self.life = 0
-        """How often it was opened."""
+        self.incarnation = 0
+        """Counts the openings: a position of an earlier one is void."""
         self._nodes: dict[str, Management] = {}
         self._senders: dict[str, Sender] = {}
         self._receivers: dict[str, Receiver] = {}
@@ -105,7 +105,7 @@ class Wire:
         where = dataclasses.replace(self.access.where, token=token)
         opening = Bus.open(where, ca=self.access.ca)
         self._bus, self._token = await self._stack.enter_async_context(opening), token
-        self.life += 1
+        self.incarnation += 1
 
     async def _drop(self) -> None:
         self._bus = None

@@ -85,7 +85,7 @@ def capture(
     bus = Reading(source_options(settings.source_options("capture"), is_stream=True))
     try:
         with lake.alone("capture"):
-            target = CaptureTarget(lake, settings, bus.refresh().generation)
+            target = CaptureTarget(lake, settings, bus.refresh().entity_id)
             return _Run(spark, target, bus, progress).go()
     except (OSError, PySparkException) as error:
         raise failure_of(error) from error

@@ -41,7 +41,7 @@ class ClaimStream(StreamReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing is claimed yet."""
-        return SourceOffset(generation=self.generation, batch=0, claim="", messages={}).as_json()
+        return SourceOffset(entity_id=self.entity_id, batch=0, claim="", messages={}).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note how many messages wait."""
@@ -52,7 +52,7 @@ class ClaimStream(StreamReader):
         """The waiting messages, by fragment."""
         found = self._status()
         waiting = {index: answer["active"] - answer["claimed"] for index, answer in found.items()}
-        return SourceOffset(generation=self.generation, waiting=waiting).as_json()
+        return SourceOffset(entity_id=self.entity_id, waiting=waiting).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Settle what is done, and claim messages for the next batch."""
@@ -69,7 +69,7 @@ class ClaimStream(StreamReader):
             for index, count in counts.items():
                 self._left[index] = max(0, self._left.get(index, 0) - count)
         return SourceOffset(
-            generation=self.generation,
+            entity_id=self.entity_id,
             batch=number + 1,
             claim=name,
             messages=counts,

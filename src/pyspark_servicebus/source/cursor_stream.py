@@ -72,7 +72,7 @@ class CursorStream(StreamReader):
 
     def _offset(self, positions: dict[int, int], messages: dict[int, int] | None = None) -> Offset:
         return SourceOffset(
-            generation=self.generation, positions=positions, messages=messages
+            entity_id=self.entity_id, positions=positions, messages=messages
         ).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name

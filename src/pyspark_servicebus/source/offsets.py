@@ -14,7 +14,8 @@ from pyspark_servicebus.errors import CheckpointError
 OFFSET_VERSION: Final = 2
 Offset = dict[str, Any]
 """An offset in Spark's form: JSON."""
-_PLAIN: Final = ("generation", "batch", "claim", "count")
+_PLAIN: Final = {"entity_id": "generation", "batch": "batch", "claim": "claim", "count": "count"}
+"""The key of each field in a checkpoint."""
 _BY_FRAGMENT: Final = ("positions", "messages", "waiting", "unsettled")
 
 
@@ -22,8 +23,8 @@ _BY_FRAGMENT: Final = ("positions", "messages", "waiting", "unsettled")
 class SourceOffset:
     """Where a batch ends. A mode uses some of the fields, and leaves the others out."""
 
-    generation: int | None = None
-    """The generation of the entity: another one was deleted and created again."""
+    entity_id: int | None = None
+    """The id of the entity: another one was deleted and created again."""
     positions: dict[int, int] | None = None
     """The next number to read of each fragment, for `cursor` and `peek`."""
     messages: dict[int, int] | None = None
@@ -41,7 +42,8 @@ class SourceOffset:
 
     def as_json(self) -> Offset:
         """For Spark."""
-        given = {name: getattr(self, name) for name in (*_PLAIN, *_BY_FRAGMENT)}
+        given = {key: getattr(self, name) for name, key in _PLAIN.items()}
+        given |= {name: getattr(self, name) for name in _BY_FRAGMENT}
         given["unsettled"] = self.unsettled or None
         written = {
             name: by_name(value) if name in _BY_FRAGMENT else value
@@ -96,13 +98,13 @@ def by_index(numbers: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _read(written: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {key: written[key] for key in _PLAIN if key in written}
+    plain = {name: written[key] for name, key in _PLAIN.items() if key in written}
     return plain | {key: by_index(written[key]) for key in _BY_FRAGMENT if key in written}
 
 
 def _read_first(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Version 1: g generation, f fragments, n batch, c claim, k messages, u unsettled."""
-    found: dict[str, Any] = {"generation": written.get("g"), "batch": written.get("n")}
+    """Version 1: g entity id, f fragments, n batch, c claim, k messages, u unsettled."""
+    found: dict[str, Any] = {"entity_id": written.get("g"), "batch": written.get("n")}
     fragments = by_index(written["f"]) if "f" in written else None
     claim = written.get("c")
     if claim is None:

@@ -57,9 +57,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what every mode needs ------------------------------------------------------------
 
     @property
-    def generation(self) -> int:
-        """The generation of the entity, as last reported by the bus."""
-        return self.reading.entity.generation
+    def entity_id(self) -> int:
+        """The id of the entity, as last reported by the bus."""
+        return self.reading.entity.entity_id
 
     def resume(self, written: Offset) -> SourceOffset | None:
         """Ask the bus for the entity again, and read an offset of the checkpoint.
@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends the query.
         """
         offset = SourceOffset.from_json(written)
-        if offset.generation == self.reading.refresh().generation:
+        if offset.entity_id == self.reading.refresh().entity_id:
             return offset
         path = self.reading.entity.path
         self.data_was_lost(

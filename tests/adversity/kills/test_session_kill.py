@@ -68,9 +68,9 @@ class Crowd:
         self.messages = messages
         self.rng = random.Random(seed)
         self.accounts = {f"s{number}": SessionAccount(messages) for number in range(sessions)}
-        self.life = 0
+        self.incarnation = 0
         self.holders: dict[str, int] = {}
-        """In which life of the server a session was given to somebody who has it still."""
+        """In which incarnation of the server a session was given to somebody who has it still."""
         self.completions = 0
         self.is_up = asyncio.Event()
         self.moved = asyncio.Event()
@@ -89,13 +89,13 @@ class Crowd:
         """One receiver over all lives of the server."""
         while not self.is_finished():
             await self.is_up.wait()
-            life = self.life
+            incarnation = self.incarnation
             try:
                 async with load_client(self.victim) as client:
                     while not self.is_finished():
-                        await self.work(await self.any_session(client), life)
+                        await self.work(await self.any_session(client), incarnation)
             except (RemoteError, OSError):
-                # In vain for a session, or the server is gone: once more, and anew.
+                # In vain for a session, or the server is gone: once more, with a new connection.
                 await asyncio.sleep(0.01)
 
     async def any_session(self, client: LoadClient) -> Receiver:
@@ -111,11 +111,13 @@ class Crowd:
         assert source is not None
         return str(source.filters[FILTER])
 
-    async def work(self, receiver: Receiver, life: int) -> None:
+    async def work(self, receiver: Receiver, incarnation: int) -> None:
         """Hold a session for some of its messages."""
         session_id = self.session_of(receiver)
-        assert self.holders.get(session_id) != life, f"{session_id} was given to two receivers"
-        self.holders[session_id] = life
+        assert self.holders.get(session_id) != incarnation, (
+            f"{session_id} was given to two receivers"
+        )
+        self.holders[session_id] = incarnation
         account = self.accounts[session_id]
         wanted = self.rng.randint(1, self.messages)
         is_first = True
@@ -149,7 +151,7 @@ class Crowd:
                 await self.moved.wait()
             self.is_up.clear()
             await asyncio.to_thread(self.victim.sigkill)
-            self.life += 1
+            self.incarnation += 1
             await asyncio.to_thread(self.victim.start)
             self.is_up.set()
 
@@ -202,7 +204,7 @@ def work_and_die(directory: Path, queue: str, sessions: int, messages: int, time
     finally:
         if victim.is_started:
             victim.sigkill()
-    assert crowd.life == times
+    assert crowd.incarnation == times
     assert all(account.is_finished() for account in crowd.accounts.values())
 
 

@@ -28,10 +28,10 @@ Admin = ServiceBusAdministrationClient
 
 MISSING: Final[dict[str, Callable[[Admin], Any]]] = {
     "get queue": lambda admin: admin.get_queue("missing"),
-    "queue figures": lambda admin: admin.get_queue_runtime_properties("missing"),
+    "queue counts": lambda admin: admin.get_queue_runtime_properties("missing"),
     "delete queue": lambda admin: admin.delete_queue("missing"),
     "get topic": lambda admin: admin.get_topic("missing"),
-    "topic figures": lambda admin: admin.get_topic_runtime_properties("missing"),
+    "topic counts": lambda admin: admin.get_topic_runtime_properties("missing"),
     "delete topic": lambda admin: admin.delete_topic("missing"),
     "get subscription": lambda admin: admin.get_subscription("target-topic", "missing"),
     "subscription of no topic": lambda admin: admin.get_subscription("missing", "sub"),

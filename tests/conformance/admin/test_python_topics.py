@@ -161,7 +161,7 @@ def test_a_subscription_forwards(
 def test_figures_of_topics_and_subscriptions(
     admin: ServiceBusAdministrationClient, fresh: Fresh
 ) -> None:
-    topic = fresh("figures")
+    topic = fresh("counts")
     admin.create_topic(topic)
     for name in ("one", "two"):
         admin.create_subscription(topic, name)
@@ -174,12 +174,12 @@ def test_figures_of_topics_and_subscriptions(
     assert runtime.size_in_bytes == 0
     assert runtime.created_at_utc is not None
     assert topic in [one.name for one in admin.list_topics_runtime_properties()]
-    figures = admin.get_subscription_runtime_properties(topic, "one")
-    assert figures.total_message_count == 0
-    assert figures.active_message_count == 0
-    assert figures.dead_letter_message_count == 0
-    assert figures.transfer_message_count == 0
-    assert figures.transfer_dead_letter_message_count == 0
-    assert figures.updated_at_utc >= figures.created_at_utc
+    counts = admin.get_subscription_runtime_properties(topic, "one")
+    assert counts.total_message_count == 0
+    assert counts.active_message_count == 0
+    assert counts.dead_letter_message_count == 0
+    assert counts.transfer_message_count == 0
+    assert counts.transfer_dead_letter_message_count == 0
+    assert counts.updated_at_utc >= counts.created_at_utc
     names = [one.name for one in admin.list_subscriptions_runtime_properties(topic)]
     assert names == ["one", "two"]

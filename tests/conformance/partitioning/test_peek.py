@@ -97,7 +97,7 @@ def test_a_peek_from_a_number_starts_in_its_partition_and_goes_on_to_the_higher_
     assert (partition_of(start), counter_of(start)) == (1, counter_of(every[6]) + 2)
     answers = walk(receiver, 5, sequence_number=start)
     assert [m.sequence_number for answer in answers for m in answer] == every[8:]
-    # An explicit number starts anew, wherever the walk had come to.
+    # An explicit number starts again, wherever the walk had come to.
     again = receiver.peek_messages(max_message_count=3, sequence_number=every[6])
     assert [message.sequence_number for message in again] == every[6:9]
     assert len(receiver.peek_messages(max_message_count=100, sequence_number=1)) == 24

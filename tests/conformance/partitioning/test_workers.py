@@ -57,7 +57,7 @@ class Workers:
         return pids[number]
 
     def kill(self, number: int) -> None:
-        """As a crash would; returns when the worker is gone and started anew."""
+        """As a crash would; returns when the worker is gone and started again."""
         before = len(self._starts())
         os.kill(self.pid(number), signal.SIGKILL)
         until("the worker to be started again", lambda: len(self._starts()) > before)

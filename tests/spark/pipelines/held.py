@@ -28,7 +28,7 @@ def _hold() -> None:
     mark = Path(os.environ["HELD"])
     if mark.exists() or not _is_searching():
         return
-    # The file of a function is read anew for every call: nothing is remembered in here.
+    # The file of a function is read again for every call: nothing is remembered in here.
     with mark.with_suffix(".calls").open("a") as calls:
         calls.write(".")
         number = calls.tell()

@@ -1,7 +1,7 @@
 """How the Python processes of Spark start in the tests: read by each one that has it in its path.
 
 Spark puts its own packages first in their path, as zip files. What comes from a zip is compiled
-anew by every process: two thirds of a second for each reader of a stream and each daemon. The same
+again by every process: two thirds of a second for each reader of a stream and each daemon. The same
 packages are installed, with bytecode, so the zips are left out.
 
 The daemon of tasks forks a process for each, which then loads pandas, Arrow and the connector: most

@@ -139,7 +139,7 @@ def test_a_batch_that_a_driver_does_again_is_published_once(
     sent += bus.fill(source, 30, first=50)
     stream(frame, staged(bus, queue), checkpoint)
     arrived(bus, queue, sent)
-    # Another checkpoint counts its batches anew: they are not taken for those of the first.
+    # Another checkpoint counts its batches again: they are not taken for those of the first.
     other = spark.readStream.format("servicebus").options(**{**read, "cursor": "d"}).load()
     stream(other.select("body"), staged(bus, queue), tmp_path / "other")
     arrived(bus, queue, sent * 2)

@@ -53,7 +53,7 @@ def test_a_run_goes_on_behind_the_last(bus: Bus) -> None:
     sent = bus.fill(queue, 6, first=3)
     bus.consume(queue, 9)
     assert bus.left(queue) == (0, 0, 6)
-    # Asked anew for where it begins, which is now behind these, the cursor stays where it is.
+    # Asked again for where it begins, which is now behind these, the cursor stays where it is.
     query = Query(log, options, available_now=True)
     assert bus.left(queue)[2] == 6
     once_each(texts(query.drain()), sent)

@@ -67,7 +67,7 @@ SETTLED_S: Final = 60.0
 
 
 class ClusterNode(ServerProcess):
-    """One node; its number is given when it joins, anew with each start."""
+    """One node; its number is given when it joins, a new one with each start."""
 
     def pause(self) -> None:
         """The process stands still, as in a virtual machine that is frozen."""

@@ -33,7 +33,7 @@ class Claims:
 @pytest.fixture
 def claims(monkeypatch: pytest.MonkeyPatch) -> Claims:
     made = Claims()
-    monkeypatch.setattr(module, "ask_for_claim", made.ask)
+    monkeypatch.setattr(module, "put_token", made.ask)
     return made
 
 

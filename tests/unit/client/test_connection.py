@@ -21,7 +21,7 @@ from partibus.amqp.events import (
 from partibus.amqp.sasl import parse_plain
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import Target
-from partibus.client.cbs import CBS, ask_for_claim, sas_token
+from partibus.client.cbs import CBS, put_token, sas_token
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
 from partibus.client.requests import open_request_links
@@ -290,9 +290,9 @@ async def test_a_cancelled_receive_leaves_the_receiver_usable(running):
 async def test_a_token_is_put(running):
     async with running.connect() as client:
         links = await open_request_links(client, CBS)
-        await ask_for_claim(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=good&se=1&skn=p")
+        await put_token(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=good&se=1&skn=p")
         with pytest.raises(RemoteError, match="put-token"):
-            await ask_for_claim(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=evil&se=1")
+            await put_token(links, "sb://bus/q", "SharedAccessSignature sr=q&sig=evil&se=1")
 
 
 def test_a_token_is_signed_over_the_encoded_audience():

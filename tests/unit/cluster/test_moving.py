@@ -50,7 +50,7 @@ class Bench:
         self.owner.run()
 
     def move(self) -> None:
-        """The next owner has what was durable, and numbers its locks anew."""
+        """The next owner has what was durable, and numbers its locks again."""
         self.lose()
         self.owner.first_token += 1 << 32
         self.owner.start()

@@ -141,7 +141,7 @@ def test_files_that_do_not_fit_are_not_used(
 
 
 def test_an_authority_is_replaced_while_all_nodes_speak_to_each_other(tmp_path: Path) -> None:
-    """As the guide says: trust both, sign anew, trust the new one alone."""
+    """As the guide says: trust both, sign again, trust the new one alone."""
     old, new = tmp_path / "old", tmp_path / "new"
     make_cluster(old, "spare", SystemClock())
     make_cluster(new, "spare", SystemClock())
@@ -163,14 +163,14 @@ def test_an_authority_is_replaced_while_all_nodes_speak_to_each_other(tmp_path: 
             if step == "trust both":
                 both = (old / CA_FILE).read_bytes() + (new / CA_FILE).read_bytes()
                 (node / CA_FILE).write_bytes(both)
-            elif step == "sign anew":
+            elif step == "sign again":
                 make_node(new, node, node.name, SystemClock())
             else:
                 shutil.copy(new / CA_FILE, node / CA_FILE)
             assert all_speak(), f"{step}, after {node.name}"
 
     assert all_speak()
-    for step in ("trust both", "sign anew", "trust the new one"):
+    for step in ("trust both", "sign again", "trust the new one"):
         changed(step)
     late = tmp_path / "late"
     make_node(old, late, "late", SystemClock())

@@ -1,4 +1,4 @@
-"""The table of profiles, figure by figure where a rule gives one."""
+"""The table of profiles, number by number where a rule gives one."""
 
 import pytest
 

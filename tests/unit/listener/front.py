@@ -85,7 +85,7 @@ class Front:
         self.listener = self.listen(connections_max=100, sockets_max=200)
 
     def listen(self, *, connections_max: int, sockets_max: int) -> Listener:
-        """Start anew with other limits."""
+        """Start again with other limits."""
         if self.port:
             self.listener.close_ports()
         limits = ListenerLimits(connections_max=connections_max, sockets_max=sockets_max)

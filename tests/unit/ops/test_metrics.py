@@ -1,4 +1,4 @@
-"""How figures are written for Prometheus, and what is added up beyond the cap."""
+"""How signals are written for Prometheus, and what is added up beyond the cap."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,15 +34,15 @@ def samples(text: bytes, name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_a_silent_worker_is_down_and_hides_nothing_else() -> None:
-    figures = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
-    text = render(figures)
+    signals = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
+    text = render(signals)
     assert samples(text, "partibus_worker_up") == {("0",): 0}
     assert samples(text, "partibus_entity_active_messages") == {("q", "queue"): 3}
 
 
 def test_names_that_need_quoting_come_through() -> None:
-    figures = {"entities": [entity('a"b\\c\n')], "workers": {}, "aggregated": 0}
-    text = render(figures)
+    signals = {"entities": [entity('a"b\\c\n')], "workers": {}, "aggregated": 0}
+    text = render(signals)
     assert ('a"b\\c\n', "queue") in samples(text, "partibus_entity_active_messages")
 
 
@@ -63,9 +63,9 @@ def test_a_scrape_after_another_says_what_is_true_now() -> None:
         [entity("b", active=1)],
     ]
     for entities in steps:
-        figures = {"entities": entities, "workers": {}, "aggregated": 0}
-        assert render(figures, kept) == render(figures)
-    assert samples(render(figures, kept), "partibus_entity_active_messages") == {("b", "queue"): 1}
+        signals = {"entities": entities, "workers": {}, "aggregated": 0}
+        assert render(signals, kept) == render(signals)
+    assert samples(render(signals, kept), "partibus_entity_active_messages") == {("b", "queue"): 1}
 
 
 def test_of_many_entities_the_changed_ones_are_written_again() -> None:
@@ -74,8 +74,8 @@ def test_of_many_entities_the_changed_ones_are_written_again() -> None:
     for changed in (0, PIECE_ENTITIES, count - 1):
         entities = entities.copy()
         entities[changed] = entity(f"queue-{changed}", active=changed + 1)
-        figures = {"entities": entities, "workers": {}, "aggregated": 0}
-        assert render(figures, kept) == render(figures)
+        signals = {"entities": entities, "workers": {}, "aggregated": 0}
+        assert render(signals, kept) == render(signals)
 
 
 def test_a_scrape_of_few_changes_needs_no_thread() -> None:
@@ -103,10 +103,10 @@ def test_the_lines_of_many_fragments_need_a_thread() -> None:
 
 
 def test_the_rows_for_others_are_those_of_a_scrape() -> None:
-    figures = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
-    text = render(figures).decode()
+    signals = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
+    text = render(signals).decode()
     written = {family.name for family in text_string_to_metric_families(text)}
-    found = {series.name: rows for series, rows in families(figures)}
+    found = {series.name: rows for series, rows in families(signals)}
     assert found.keys() == written
     assert found["partibus_entity_active_messages"] == [(("q", "queue"), 3)]
     assert found["partibus_entity_messages"] == [(("q", "queue"), 3)]

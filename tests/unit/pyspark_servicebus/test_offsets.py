@@ -8,10 +8,10 @@ from pyspark_servicebus.errors import CheckpointError
 from pyspark_servicebus.source.offsets import SourceOffset
 
 EVERY_KIND = [
-    SourceOffset(generation=7, positions={0: 6, 10: 1}, messages={0: 5}),
-    SourceOffset(generation=7, batch=0, claim="", messages={}),
-    SourceOffset(generation=7, batch=3, claim="batch 2", messages={1: 4}, unsettled={2: "batch 1"}),
-    SourceOffset(generation=7, waiting={0: 30}),
+    SourceOffset(entity_id=7, positions={0: 6, 10: 1}, messages={0: 5}),
+    SourceOffset(entity_id=7, batch=0, claim="", messages={}),
+    SourceOffset(entity_id=7, batch=3, claim="batch 2", messages={1: 4}, unsettled={2: "batch 1"}),
+    SourceOffset(entity_id=7, waiting={0: 30}),
     SourceOffset(batch=2, claim="00000001-ab", count=9),
     SourceOffset(batch=2),
 ]
@@ -50,7 +50,7 @@ def test_an_offset_is_readable() -> None:
         ),
         ('{"v": 1, "n": 2, "c": "00000001-ab", "k": 9}', EVERY_KIND[4]),
         ('{"v": 1, "n": 2}', EVERY_KIND[5]),
-        ('{"v": 1, "g": 7, "f": {"0": 6}}', SourceOffset(generation=7, positions={0: 6})),
+        ('{"v": 1, "g": 7, "f": {"0": 6}}', SourceOffset(entity_id=7, positions={0: 6})),
     ],
 )
 def test_offsets_of_version_1_are_read(written: str, offset: SourceOffset) -> None:

@@ -1,11 +1,11 @@
 """Whether the values inside a message are well-formed.
 
 Owns the check of a new message's nested values: how deep they are, and that lists, maps and arrays
-have as many items as they claim; and of properties and annotations that are not plain ASCII or have
-a rare type, which are decoded. The walk over a message skips such values, but its receiver decodes
-them: a few bytes that claim a billion items, nest a thousand lists, or are not UTF-8, would take
-down the reader. Must raise nothing but `DecodeError`. Called once for an arriving message with such
-values, never for a stored one. Compiled.
+have as many items as they declare; and of properties and annotations that are not plain ASCII or
+have a rare type, which are decoded. The walk over a message skips such values, but its receiver
+decodes them: a few bytes that declare a billion items, nest a thousand lists, or are not UTF-8,
+would take down the reader. Must raise nothing but `DecodeError`. Called once for an arriving
+message with such values, never for a stored one. Compiled.
 """
 
 import struct
@@ -97,7 +97,7 @@ def _check_sized(code: int, buf: bytes, at: int, end: int, depth: int) -> int:
 
 def _check_items(buf: bytes, at: int, stop: int, count: int, depth: int) -> None:
     if count > stop - at:  # an item takes at least a byte
-        raise DecodeError(f"a list or map claims {count} items in {stop - at} bytes")
+        raise DecodeError(f"a list or map declares {count} items in {stop - at} bytes")
     for _ in range(count):
         at = _check(buf, at, stop, depth)
     if at != stop:
@@ -122,7 +122,7 @@ def _check_array(buf: bytes, at: int, stop: int, count: int, depth: int) -> None
             raise DecodeError(f"an array of empty values has too many items: {count}")
     else:
         if count > stop - at:
-            raise DecodeError(f"an array claims {count} items in {stop - at} bytes")
+            raise DecodeError(f"an array declares {count} items in {stop - at} bytes")
         for _ in range(count):
             at = _check_sized(code, buf, at, stop, depth)
     if at != stop:

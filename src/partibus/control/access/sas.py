@@ -84,7 +84,7 @@ def parse_token(text: str) -> SasToken:
 
 
 def key_name(text: str) -> str:
-    """The name of the key that a token claims to be signed with; "" when it names none."""
+    """The name of the key that a token names as its signing key; "" when it names none."""
     for part in text[:_TOKEN_LENGTH_MAX].removeprefix(TOKEN_PREFIX).strip().split("&"):
         name, _, value = part.partition("=")
         if name == "skn":

@@ -72,7 +72,7 @@ def forward_waiting(state: State, command: Command, now_ms: int, out: Effects) -
 def forwarded(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Parcels belong to the destination: prepare their removal."""
     assert isinstance(command, Forwarded)
-    numbers = _claim(state, command.numbers)
+    numbers = _mark_settling(state, command.numbers)
     record = handed_over_record(state.fragment_id, numbers)
     out.changes.append(HandedOver([record] if numbers else [], numbers, command.port))
 
@@ -84,7 +84,7 @@ def return_parcels(state: State, command: Command, now_ms: int, out: Effects) ->
     entity forwards those; a dead letter that cannot be forwarded stays (FWD-7).
     """
     assert isinstance(command, ReturnParcels)
-    numbers = _claim(state, command.numbers)
+    numbers = _mark_settling(state, command.numbers)
     record = returned_record(state.fragment_id, command.subqueue, command.overlay, numbers)
     records = [record] if numbers else []
     change = ParcelsReturned(records, numbers, command.subqueue, command.overlay, command.port)
@@ -102,7 +102,7 @@ def return_parcels(state: State, command: Command, now_ms: int, out: Effects) ->
 def redirect(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare new numbers and a new path for parcels."""
     assert isinstance(command, Redirect)
-    numbers = _claim(state, command.numbers)
+    numbers = _mark_settling(state, command.numbers)
     first = state.outbox.next_number
     state.outbox.next_number = first + len(numbers)
     record = redirected_record(state.fragment_id, first, command.path, numbers)
@@ -110,12 +110,12 @@ def redirect(state: State, command: Command, now_ms: int, out: Effects) -> None:
     out.changes.append(Redirection(records, numbers, first, command.path, command.port))
 
 
-def _claim(state: State, numbers: list[int]) -> list[int]:
+def _mark_settling(state: State, numbers: list[int]) -> list[int]:
     """Those of the parcels that are there and not yet decided about."""
     outbox = state.outbox
-    claimed = [n for n in numbers if n in outbox.table and n not in outbox.settling]
-    outbox.settling.update(claimed)
-    return claimed
+    found = [n for n in numbers if n in outbox.table and n not in outbox.settling]
+    outbox.settling.update(found)
+    return found
 
 
 # --- messages sent through this entity

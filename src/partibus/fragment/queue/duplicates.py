@@ -1,6 +1,6 @@
 """Duplicate detection: messages whose identity was seen within the window are dropped.
 
-Owns what makes two messages the same (DUP-3) and the life of an identity: claimed when its message
+Owns what makes two messages the same (DUP-3) and the life of an identity: reserved when its message
 is prepared, remembered when that is durable, dropped when the store failed or the queue was full. A
 duplicate is answered like the original, and never before the original is durable, since the store
 answers in order. Called by `arrivals`, and only on entities that detect duplicates.
@@ -38,7 +38,7 @@ def identity_of(message: NewMessage, message_id: str, is_partitioned: bool) -> b
 
 
 def drop_duplicates(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, DuplicateCheck]:
-    """The command without its duplicates; the identities of the others are claimed."""
+    """The command without its duplicates; the identities of the others are reserved."""
     history = state.history
     pending = history.pending
     is_partitioned = state.spec.is_partitioned

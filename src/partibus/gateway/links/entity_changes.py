@@ -29,7 +29,7 @@ def follow(change: Change, connections: Iterable["ClientConnection"]) -> None:
     """Notify the links that a change concerns."""
     for connection in list(connections):
         if change.kind is ChangeKind.POLICIES:
-            connection.recheck_claims()
+            connection.recheck_grants()
         elif change.kind is ChangeKind.UPDATED and change.after is not None:
             _updated(connection, change.after)
         elif change.kind is ChangeKind.DELETED:
@@ -44,7 +44,7 @@ def _deleted(connection: "ClientConnection", path: str) -> None:
     for key in [key for key in positions if path_key(key[0]) == path_key(path)]:
         del positions[key]
     # Policies of the entity were deleted with it.
-    connection.recheck_claims()
+    connection.recheck_grants()
 
 
 def _updated(connection: "ClientConnection", record: EntityRecord) -> None:

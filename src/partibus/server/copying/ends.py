@@ -72,7 +72,7 @@ class Target(End, Protocol):
 
 
 def open_source(place: GivenPlace, stack: contextlib.ExitStack) -> Source:
-    """Claim a place to read it."""
+    """Lock a place, to read it."""
     if place.is_cluster:
         with _driver():
             from partibus.server.copying.cluster_end import CopiedCluster
@@ -83,7 +83,7 @@ def open_source(place: GivenPlace, stack: contextlib.ExitStack) -> Source:
 
 
 def open_target(place: GivenPlace, lanes: int, stack: contextlib.ExitStack) -> Target:
-    """Claim an empty place to fill it."""
+    """Lock an empty place, to fill it."""
     if place.is_cluster:
         with _driver():
             from partibus.server.copying.cluster_end import FilledCluster

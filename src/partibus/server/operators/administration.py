@@ -71,7 +71,7 @@ NO_ANSWER: Final = "down"
 SUMMED: Final = (*COUNTS, "bytes")
 _SUMMED: Final = itemgetter(*SUMMED)
 _ZEROS: Final = (0,) * len(SUMMED)
-CLAIMS_MAX: Final = 200
+GRANTS_MAX: Final = 200
 """Valid tokens, by path, that are remembered: a dozen pages in a dozen consoles."""
 
 
@@ -115,7 +115,7 @@ class Administration:
         self.messages = MessageService(gateway)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
-        self._claims: dict[tuple[str, str], Grant] = {}
+        self._grants: dict[tuple[str, str], Grant] = {}
 
     def authorize(self, token: str | None, path: str) -> str:
         """The caller; raises Unauthorized unless the token grants Manage on the namespace
@@ -126,34 +126,34 @@ class Administration:
                 "policy of the namespace that has the Manage right."
             )
         now_ms = self._clock.now_ms()
-        claim = self._claim(token, path, now_ms)
-        require([claim], claim.audience, Rights.MANAGE, now_ms)
-        return claim.who
+        grant = self._grant(token, path, now_ms)
+        require([grant], grant.audience, Rights.MANAGE, now_ms)
+        return grant.who
 
-    def _claim(self, token: str, path: str, now_ms: int) -> Grant:
+    def _grant(self, token: str, path: str, now_ms: int) -> Grant:
         """What a token grants. Consoles present theirs several times a second: one that was valid
         is checked against the time, its policy and that policy's keys, but not parsed again."""
-        known = self._claims.get((token, path))
+        known = self._grants.get((token, path))
         if known is not None and known.expires_ms is not None and known.expires_ms > now_ms:
-            claim = self._access.recheck(known)
-            if claim is not None:
-                return claim
-        claim = self._access.authenticate_token(token, path, now_ms)
-        if claim.policy:  # others, such as a JSON web token, depend on more than a policy
-            if len(self._claims) >= CLAIMS_MAX:
-                self._claims.clear()
-            self._claims[token, path] = claim
-        return claim
+            grant = self._access.recheck(known)
+            if grant is not None:
+                return grant
+        grant = self._access.authenticate_token(token, path, now_ms)
+        if grant.policy:  # others, such as a JSON web token, depend on more than a policy
+            if len(self._grants) >= GRANTS_MAX:
+                self._grants.clear()
+            self._grants[token, path] = grant
+        return grant
 
     def identity(self, token: str) -> Payload:
         """The holder of a token and its rights; for the console, which shows only what works."""
         now_ms = self._clock.now_ms()
-        claim = self._access.authenticate_any(token, now_ms)
-        left_ms = None if claim.expires_ms is None else claim.expires_ms - now_ms
+        grant = self._access.authenticate_any(token, now_ms)
+        left_ms = None if grant.expires_ms is None else grant.expires_ms - now_ms
         return {
-            "policy": claim.policy,
-            "scope": claim.scope,
-            "rights": list(names_of_rights(claim.rights)),
+            "policy": grant.policy,
+            "scope": grant.scope,
+            "rights": list(names_of_rights(grant.rights)),
             "seconds_left": None if left_ms is None else left_ms // 1000,
             "console": self._settings.console,
             "faults": self._settings.faults,

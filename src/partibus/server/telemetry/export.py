@@ -111,11 +111,11 @@ class MetricsExport:
             self._stopping.wait(interval_s)
 
     def _export(self, gather: Gather, loop: asyncio.AbstractEventLoop) -> None:
-        figures = asyncio.run_coroutine_threadsafe(_asked(gather), loop).result(GATHER_S_MAX)
-        if figures is None:
+        signals = asyncio.run_coroutine_threadsafe(_asked(gather), loop).result(GATHER_S_MAX)
+        if signals is None:
             return
         now_ns = time.time_ns()
-        data = metrics_data(figures, self._resource, self._scope, self._start_ns, now_ns)
+        data = metrics_data(signals, self._resource, self._scope, self._start_ns, now_ns)
         if self._exporter.export(data) is MetricExportResult.SUCCESS:
             self._is_failing = False
         else:

@@ -30,7 +30,7 @@ _UNITS: Final = {"bytes": "By", "seconds": "s"}
 
 
 def metrics_data(
-    figures: dict[str, Any],
+    signals: dict[str, Any],
     resource: Resource,
     scope: InstrumentationScope,
     start_ns: int,
@@ -38,7 +38,7 @@ def metrics_data(
 ) -> MetricsData:
     """Everything that a scrape would return now."""
     metrics = [
-        _metric(series, rows, start_ns, now_ns) for series, rows in families(figures) if rows
+        _metric(series, rows, start_ns, now_ns) for series, rows in families(signals) if rows
     ]
     scoped = ScopeMetrics(scope, metrics, scope.schema_url or "")
     return MetricsData([ResourceMetrics(resource, [scoped], resource.schema_url)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from partibus.control.catalog.catalog import Catalog
 from partibus.simulation.cluster.checking import check_writers, unserved
-from partibus.simulation.cluster.faults import ClusterInjector
+from partibus.simulation.cluster.fault_injection import ClusterInjector
 from partibus.simulation.cluster.node import Cluster, SimulatedNode
 from partibus.simulation.cluster.seams import node_stand_ins, store_stand_ins
 from partibus.simulation.net import Net

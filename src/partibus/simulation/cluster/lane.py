@@ -192,8 +192,8 @@ class SimulatedLane(Lane):
 
         return _of(connection).call(places)
 
-    def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
-        key = (base, generation)
+    def begin_kept(self, connection: Connection, base: int, revision: int) -> None:
+        key = (base, revision)
         self._require(connection, partial(self._content.begin_kept, self.epoch, key))
 
     def keep(

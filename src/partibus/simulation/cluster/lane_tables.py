@@ -17,7 +17,7 @@ from partibus.simulation.world import Violation
 from partibus.store.postgres.lane import LaneRow, SegmentRow
 
 Key = tuple[int, int]
-"""Base and generation of a segment."""
+"""Base and revision of a segment."""
 
 
 class Table:
@@ -177,7 +177,7 @@ class LaneContent:
         self.tables.pop(key, None)
         self.garbage.pop(key, None)
         row = self.segments.get(key[0])
-        if row is not None and row.generation == key[1]:
+        if row is not None and row.revision == key[1]:
             del self.segments[key[0]]
         return True
 

@@ -35,17 +35,17 @@ _PADDING: Final = bytes(KEPT_HEADER_BYTES - _HEADER.size - _CRC.size)
 _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.([0-9a-f]{4,8})\.kept")
 
 
-def kept_name(base: int, end: int, generation: int) -> str:
+def kept_name(base: int, end: int, revision: int) -> str:
     """The name of the file with the remains of [base, end).
 
-    The generation makes the name new whenever a stretch is compacted again, and says which of two
+    The revision makes the name new whenever a stretch is compacted again, and says which of two
     files is the later one.
     """
-    return f"{base:016x}-{end:016x}.{generation:04x}{KEPT_SUFFIX}"
+    return f"{base:016x}-{end:016x}.{revision:04x}{KEPT_SUFFIX}"
 
 
 def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
-    """Base, end and generation; StoreCorrupt when it is not such a name."""
+    """Base, end and revision; StoreCorrupt when it is not such a name."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise StoreCorrupt.at(
@@ -75,10 +75,10 @@ class CompactedFileWriter:
     store_id: bytes
     base: int
     end: int
-    generation: int
+    revision: int
 
     def __post_init__(self) -> None:
-        self.name = kept_name(self.base, self.end, self.generation)
+        self.name = kept_name(self.base, self.end, self.revision)
         self._beside = self.directory / f"{self.name}.tmp"
         self._fd = self.disk.open(self._beside, writable=True, create=True)
         self._parts: list[bytes] = []
@@ -202,25 +202,25 @@ def _check_header(path: Path, data: bytes, store_id: bytes) -> tuple[int, int, i
 
 def load_kept(disk: Disk, directory: Path, name: str, store_id: bytes) -> Segment:
     """A compacted file as the table represents it; nothing in it counts as live yet."""
-    base, end, generation = parse_kept_name(directory, name)
+    base, end, revision = parse_kept_name(directory, name)
     bodies = read_index(disk, directory, name, store_id)
     extents = Extents()
     for body in bodies:
         extents.add(body.position - BODY_CRC_BYTES, body.offset, BODY_CRC_BYTES + body.length)
     body_bytes = sum(body.length for body in bodies)
     overhead = KEPT_HEADER_BYTES + len(bodies) * (BODY_CRC_BYTES + INDEX_ROW_BYTES)
-    segment = kept_segment(base, end, generation, extents, body_bytes, overhead + body_bytes)
+    segment = kept_segment(base, end, revision, extents, body_bytes, overhead + body_bytes)
     segment.counted_from = end
     return segment
 
 
 def kept_segment(
-    base: int, end: int, generation: int, extents: Extents, body_bytes: int, file_bytes: int
+    base: int, end: int, revision: int, extents: Extents, body_bytes: int, file_bytes: int
 ) -> Segment:
     """The table's entry for a compacted file in which every body is needed once."""
     segment = Segment(base, end, base)
-    segment.name = kept_name(base, end, generation)
-    segment.generation = generation
+    segment.name = kept_name(base, end, revision)
+    segment.revision = revision
     segment.extents = extents
     segment.body_bytes = body_bytes
     segment.file_bytes = file_bytes

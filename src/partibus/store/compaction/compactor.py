@@ -164,8 +164,8 @@ class Compactor:
         for segment in group:
             segment.is_compacting = True
         held = {p for p in self._table.held if group[0].base <= p < group[-1].end}
-        generation = max(segment.generation for segment in group) + 1
-        self._worker.submit(partial(self._copy, sources, held, generation, done))
+        revision = max(segment.revision for segment in group) + 1
+        self._worker.submit(partial(self._copy, sources, held, revision, done))
 
     def close(self) -> None:
         """Give up the current compaction; only the old files remain."""
@@ -174,11 +174,11 @@ class Compactor:
 
     # --- on the thread ----------------------------------------------------------------------
 
-    def _copy(self, sources: list[Source], held: set[int], generation: int, done: Done) -> None:
+    def _copy(self, sources: list[Source], held: set[int], revision: int, done: Done) -> None:
         self._slice_began = time.monotonic()
         copying = Copying(self._place, held, self._pause)
         try:
-            survivors = copying.run(sources, generation)
+            survivors = copying.run(sources, revision)
         except Stopped:
             return
         except Exception as error:
@@ -239,9 +239,9 @@ class Compactor:
         """The new file's entry, with all that happened since the table was copied."""
         writer = survivors.writer
         base, end = group[0].base, group[-1].end
-        generation = max(segment.generation for segment in group) + 1
+        revision = max(segment.revision for segment in group) + 1
         new = kept_segment(
-            base, end, generation, writer.extents, writer.body_bytes, writer.file_bytes
+            base, end, revision, writer.extents, writer.body_bytes, writer.file_bytes
         )
         new.live = sum(segment.live for segment in group)
         new.surveyed_live = max(1, new.live)

@@ -46,12 +46,10 @@ class SegmentFiles:
         self._store_id = store_id
         self._seed = seed
 
-    def writer(self, sources: list[Source], generation: int) -> CompactedFileWriter:
+    def writer(self, sources: list[Source], revision: int) -> CompactedFileWriter:
         """A compacted file."""
         base, end = sources[0].base, sources[-1].end
-        return CompactedFileWriter(
-            self._disk, self.directory, self._store_id, base, end, generation
-        )
+        return CompactedFileWriter(self._disk, self.directory, self._store_id, base, end, revision)
 
     def delete(self, names: list[str]) -> None:
         """Delete files that are not needed."""

@@ -101,7 +101,7 @@ class CompactionPlace(Protocol):
         """All bodies of a segment in order; rests now and then. On the thread."""
         ...
 
-    def writer(self, sources: list[Source], generation: int) -> SurvivorWriter:
+    def writer(self, sources: list[Source], revision: int) -> SurvivorWriter:
         """A writer for the remains of neighbouring segments. On the thread."""
         ...
 
@@ -160,10 +160,10 @@ class Copying:
         self.at = ""
         """The segment that is being read."""
 
-    def run(self, sources: list[Source], generation: int) -> Survivors:
+    def run(self, sources: list[Source], revision: int) -> Survivors:
         """The new file or table, durable; raises StoreCorrupt or the engine's error."""
         base = sources[0].base
-        writer = self._place.writer(sources, generation)
+        writer = self._place.writer(sources, revision)
         survivors = Survivors(writer)
         try:
             for source in sources:

@@ -57,12 +57,12 @@ class LaneTables:
         """A compacted segment as the table represents it; nothing in it counts as live yet."""
         assert row.kept_until is not None
         extents, total, count = Extents(), 0, 0
-        for place, length in self._lane.kept_places(connection, (row.base, row.generation)):
+        for place, length in self._lane.kept_places(connection, (row.base, row.revision)):
             extents.add(place, place - row.base, length)
             total += length - BODY_CRC_BYTES
             count += 1
         size = total + count * KEPT_ROW_BYTES
-        segment = kept_segment(row.base, row.kept_until, row.generation, extents, total, size)
+        segment = kept_segment(row.base, row.kept_until, row.revision, extents, total, size)
         segment.counted_from = row.kept_until
         return segment
 
@@ -70,9 +70,9 @@ class LaneTables:
         """Close the connection; the compactor has ended."""
         self._connection.drop()
 
-    def writer(self, sources: list[Source], generation: int) -> "CompactedTable":
+    def writer(self, sources: list[Source], revision: int) -> "CompactedTable":
         """A table for the remains of neighbours."""
-        return CompactedTable(self._lane, self._connection.get(), sources, generation)
+        return CompactedTable(self._lane, self._connection.get(), sources, revision)
 
     def delete(self, names: list[str]) -> None:
         """Drop tables that are not needed."""
@@ -131,24 +131,24 @@ class LaneTables:
 
 
 def segment_key(directory: Path, name: str) -> tuple[int, int]:
-    """Base and generation of a segment by its name in the segment table."""
+    """Base and revision of a segment by its name in the segment table."""
     if name.endswith(".seg"):
         return int(name.removesuffix(".seg"), 16), 0
-    base, _, generation = parse_kept_name(directory, name)
-    return base, generation
+    base, _, revision = parse_kept_name(directory, name)
+    return base, revision
 
 
 class CompactedTable:
     """The remains of neighbouring segments; they count when `finish` has returned."""
 
     def __init__(
-        self, lane: Lane, connection: Connection, sources: list[Source], generation: int
+        self, lane: Lane, connection: Connection, sources: list[Source], revision: int
     ) -> None:
         self._lane = lane
         self._connection = connection
         self._ends = [source.end for source in sources]
         self._sources = [segment_key(Path(lane.name), source.name) for source in sources]
-        self._target = (sources[0].base, generation)
+        self._target = (sources[0].base, revision)
         self._waiting: list[Ref] = []
         self._waiting_bytes = 0
         self._at = 0

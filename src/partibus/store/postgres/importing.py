@@ -72,7 +72,7 @@ def erase_lane(dsn: str, number: int) -> None:
         )
         tables = [name for (name,) in rows]
         segments = lane.segments(connection)
-        tables += [segment_table(number, row.base, row.generation) for row in segments]
+        tables += [segment_table(number, row.base, row.revision) for row in segments]
         for table in tables:
             connection.execute(
                 sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(SCHEMA, table))

@@ -132,6 +132,6 @@ class DatabaseKeeper:
         # Tables that an earlier checkpoint has released meanwhile are already gone from the
         # table.
         removed = [self._table.remove(base) for base in empty if self._table.holds_nothing(base)]
-        going = [(segment.base, segment.generation) for segment in removed]
+        going = [(segment.base, segment.revision) for segment in removed]
         if not self._worker.submit(partial(self._drop, going, done)):
             call_back(done, None)  # closed meanwhile: the next start finds the tables again

@@ -40,7 +40,7 @@ class SegmentRow(NamedTuple):
     """A table with entries of a lane, or with what compaction left of them."""
 
     base: int
-    generation: int
+    revision: int
     kept_until: int | None
     """The end of the compacted stretch of the log; None when it was not compacted."""
 
@@ -180,7 +180,7 @@ class Lane:
                 (durable, self.number, self.epoch, durable),
             ).fetchone()
             for segment in self.segments(connection) if row is not None else ():
-                if not segment.generation:
+                if not segment.revision:
                     delete = sql.SQL("DELETE FROM {} WHERE position >= %s")
                     connection.execute(delete.format(self.table(segment.base)), (durable,))
         return None if row is None else int(row[0])
@@ -243,17 +243,17 @@ class Lane:
         connection.execute(external.format(table=table))
 
     def drop_segments(self, connection: Connection, segments: Iterable[tuple[int, int]]) -> None:
-        """Free the space of entries that are not needed, by base and generation."""
-        for base, generation in segments:
+        """Free the space of entries that are not needed, by base and revision."""
+        for base, revision in segments:
             with connection.transaction():
                 self.check_held(connection)
-                self._drop(connection, self.table(base, generation))
+                self._drop(connection, self.table(base, revision))
                 connection.execute(
                     "DELETE FROM partibus.segment"
                     " WHERE lane = %s AND base = %s AND generation = %s",
-                    (self.number, base, generation),
+                    (self.number, base, revision),
                 )
-                self._unmark(connection, base, generation)
+                self._unmark(connection, base, revision)
 
     def drop_garbage(self, connection: Connection) -> None:
         """Drop the tables that an interrupted compaction left; the lane was just opened."""
@@ -335,9 +335,9 @@ class Lane:
             found[number - 1].append(piece)
         return [pieces[0] if len(pieces) == 1 else b"".join(pieces) for pieces in found]
 
-    def table(self, base: int, generation: int = 0) -> sql.Identifier:
+    def table(self, base: int, revision: int = 0) -> sql.Identifier:
         """The table of a segment."""
-        return sql.Identifier(SCHEMA, segment_table(self.number, base, generation))
+        return sql.Identifier(SCHEMA, segment_table(self.number, base, revision))
 
     # --- compaction -------------------------------------------------------------------------
 
@@ -359,12 +359,12 @@ class Lane:
         ).format(self.table(*segment))
         return connection.execute(statement, binary=True).fetchall()
 
-    def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
+    def begin_kept(self, connection: Connection, base: int, revision: int) -> None:
         """An empty table for what compaction keeps; it counts as garbage until `swap`."""
-        table = self.table(base, generation)
+        table = self.table(base, revision)
         with connection.transaction():
             self.check_held(connection)
-            self._discard(connection, [(base, generation)])
+            self._discard(connection, [(base, revision)])
             self._drop(connection, table)
             self._create(connection, table)
 
@@ -395,7 +395,7 @@ class Lane:
         kept_until: int,
     ) -> None:
         """In one transaction: the new table becomes valid, and the old ones garbage."""
-        base, generation = target
+        base, revision = target
         with connection.transaction():
             self.check_held(connection)
             connection.execute(
@@ -404,23 +404,23 @@ class Lane:
             )
             connection.execute(
                 "INSERT INTO partibus.segment VALUES (%s, %s, %s, %s)",
-                (self.number, base, generation, kept_until),
+                (self.number, base, revision, kept_until),
             )
-            self._unmark(connection, base, generation)
+            self._unmark(connection, base, revision)
             self._discard(connection, sources)
 
     def _discard(self, connection: Connection, segments: Sequence[tuple[int, int]]) -> None:
-        for base, generation in segments:
+        for base, revision in segments:
             connection.execute(
                 "INSERT INTO partibus.garbage VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                (self.number, segment_table(self.number, base, generation)),
+                (self.number, segment_table(self.number, base, revision)),
             )
 
-    def _unmark(self, connection: Connection, base: int, generation: int) -> None:
+    def _unmark(self, connection: Connection, base: int, revision: int) -> None:
         """A table is no longer garbage: it is valid, or gone."""
         connection.execute(
             "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
-            (self.number, segment_table(self.number, base, generation)),
+            (self.number, segment_table(self.number, base, revision)),
         )
 
     # --- checkpoints ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
 SegmentKey = tuple[int, int]
-"""Base and generation of a segment."""
+"""Base and revision of a segment."""
 
 
 class DatabaseReaders:
@@ -75,7 +75,7 @@ class DatabaseReaders:
 
     def _key(self, position: int) -> SegmentKey:
         segment = self._table.segment_at(position)
-        return segment.base, segment.generation
+        return segment.base, segment.revision
 
     def forget(self, then: Callable[[], None]) -> None:
         """Run `then`, on any thread, when all earlier requests have been read."""

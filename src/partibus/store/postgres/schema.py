@@ -46,7 +46,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     ALTER TABLE partibus.state ALTER COLUMN data SET STORAGE EXTERNAL;
     ALTER TABLE partibus.page ALTER COLUMN data SET STORAGE EXTERNAL;
     """,
-    # Compaction: a segment of a later generation has the remains of [base, kept_until).
+    # Compaction: a segment of a later revision has the remains of [base, kept_until).
     """
     ALTER TABLE partibus.segment ADD COLUMN generation integer NOT NULL DEFAULT 0;
     ALTER TABLE partibus.segment ADD COLUMN kept_until bigint;
@@ -80,10 +80,10 @@ def migrate(connection: "psycopg.Connection[Any]") -> None:
             connection.execute("INSERT INTO partibus.schema_version VALUES (%s)", (number,))
 
 
-def segment_table(lane: int, base: int, generation: int = 0) -> str:
+def segment_table(lane: int, base: int, revision: int = 0) -> str:
     """The table with the entries of a lane from the position `base` on.
 
-    Their remains after compaction are a later generation, under another name.
+    Their remains after compaction are a later revision, under another name.
     """
     name = f"entry_{lane}_{base:016x}"
-    return f"{name}_{generation}" if generation else name
+    return f"{name}_{revision}" if revision else name

@@ -118,8 +118,8 @@ class PostgresStore(LaneLog):
         self._seed = crc32c(row.log_id)
         self._lane.drop_garbage(connection)
         found = self._lane.segments(connection)
-        bases = [s.base for s in found if not s.generation] or [row.tail]
-        kept = [self._tables.load(connection, s) for s in found if s.generation]
+        bases = [s.base for s in found if not s.revision] or [row.tail]
+        kept = [self._tables.load(connection, s) for s in found if s.revision]
         self._table.fill(bases, [row.tail - base for base in bases], kept)
         self._tables.identify(self._seed)
         states = self._lane.states(connection)

@@ -7,7 +7,7 @@ from partibus.testing.kit.attached import TestingServer
 from partibus.testing.kit.control import BusRefused
 from partibus.testing.kit.expectations import Expected, expect
 from partibus.testing.kit.fake_clock import FakeClock
-from partibus.testing.kit.faults import Fault, Faults
+from partibus.testing.kit.fault_injection import Fault, Faults
 from partibus.testing.kit.messages import Message
 from partibus.testing.kit.namespace import Namespace
 from partibus.testing.kit.quick_sdk import quick_sdk

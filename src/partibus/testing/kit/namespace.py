@@ -17,7 +17,7 @@ from partibus.testing.kit.control import BusRefused, Control
 from partibus.testing.kit.durations import Duration, milliseconds
 from partibus.testing.kit.expectations import Expectation, complaint, expected
 from partibus.testing.kit.fake_clock import FakeClock
-from partibus.testing.kit.faults import Faults
+from partibus.testing.kit.fault_injection import Faults
 from partibus.testing.kit.messages import DEAD_LETTER_PATH, Message, peek_all, send_all
 
 POLL_S: Final = 0.02

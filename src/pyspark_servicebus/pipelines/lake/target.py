@@ -45,12 +45,12 @@ NO_WINDOW: Final = -1
 class CaptureTarget:
     """A folder with one capture."""
 
-    def __init__(self, lake: Lake, settings: CaptureSettings, generation: int) -> None:
+    def __init__(self, lake: Lake, settings: CaptureSettings, entity_id: int) -> None:
         self.lake, self.settings = lake, settings
         self.namespace = settings.namespace_name()
         self.template = settings.path_template()
         self.columns = [*COLUMNS, *((RAW_COLUMN,) if settings.include_amqp else ())]
-        self.described = self._describe(generation)
+        self.described = self._describe(entity_id)
 
     @property
     def cursor(self) -> str:
@@ -66,14 +66,14 @@ class CaptureTarget:
         """The name under which windows are numbered, the same in every run."""
         return str(self.described["app"])
 
-    def _describe(self, generation: int) -> dict[str, Any]:
+    def _describe(self, entity_id: int) -> dict[str, Any]:
         """The settings the capture was started with; different ones cannot use the same target."""
         settings = self.settings
         now = {
             "entity": settings.entity,
             "format": settings.format,
             "include_amqp": settings.include_amqp,
-            "generation": generation,
+            "generation": entity_id,
             "schema_version": SCHEMA_VERSION,
         }
         known = self.lake.read_json(DESCRIPTION)

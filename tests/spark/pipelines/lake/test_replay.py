@@ -267,7 +267,7 @@ def test_a_replay_that_ends_anywhere_goes_on(
     ids = [m.message_id for m in bus.peek(again)]
     assert len(set(ids)) == 200
     assert (len(ids) == 200) == (deliver == "staged")
-    # One that has ended begins anew.
+    # One that has ended begins again.
     assert replay(spark, replay_settings(bus, lake, again, dry_run=True, batch=50)).rows == 200
     if deliver == "staged":
         assert replay(spark, settings).rows == 200

@@ -57,7 +57,7 @@ class FakeWire:
 
     def __init__(self, access: PeekingBus) -> None:
         self.access = access
-        self.life = 1
+        self.incarnation = 1
         self._node = PeekingBus(access.by_age, access.page, access.merges)
 
     async def management(self, path: str) -> PeekingBus:

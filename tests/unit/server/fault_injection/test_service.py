@@ -1,4 +1,4 @@
-"""The service for faults: what is refused, what is spelt anew, what all workers say together."""
+"""The service for faults: what is refused, what is rewritten, what all workers say together."""
 
 import pytest
 

@@ -34,8 +34,8 @@ class Counted:
         client.send(client.attach(path, sends=True), [plain(1)] * count)
 
     async def entities(self) -> dict[str, Any]:
-        figures = await self.service.gather()
-        return {entity["name"]: entity for entity in figures["entities"]}
+        signals = await self.service.gather()
+        return {entity["name"]: entity for entity in signals["entities"]}
 
 
 async def test_only_what_changed_is_made_again() -> None:
@@ -75,7 +75,7 @@ async def test_what_is_beyond_the_cap_is_counted_anew_each_time() -> None:
     await counted.entities()
     counted.send("a", 1)
     counted.send("b", 2)
-    figures = await counted.service.gather()
-    assert [entity["name"] for entity in figures["entities"]] == ["shown", "(other)"]
-    assert figures["aggregated"] == 2
-    assert figures["entities"][1]["counts"]["active"] == 3
+    signals = await counted.service.gather()
+    assert [entity["name"] for entity in signals["entities"]] == ["shown", "(other)"]
+    assert signals["aggregated"] == 2
+    assert signals["entities"][1]["counts"]["active"] == 3

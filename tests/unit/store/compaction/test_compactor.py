@@ -312,8 +312,8 @@ def test_a_file_under_another_name_is_refused(stores: Any, pump: Any) -> None:
     settle(store, pump)
     store.close()
     path = stores.directory / files(stores.directory, ".kept")[0]
-    base, end, generation = parse_kept_name(stores.directory, path.name)
-    path.rename(stores.directory / kept_name(base + 1, end, generation))
+    base, end, revision = parse_kept_name(stores.directory, path.name)
+    path.rename(stores.directory / kept_name(base + 1, end, revision))
     with pytest.raises(StoreCorrupt, match="renamed"):
         stores.make(segment_bytes=SEGMENT_BYTES).open()
     (stores.directory / "strange.kept").write_bytes(b"")

@@ -2,7 +2,7 @@
 
 Has the names and signatures of `testcontainers.core.container` 4.15 that our module uses. What
 runs is the real server, with the environment that the container would get; its port is picked
-anew, as that of a container is mapped.
+again, as that of a container is mapped.
 """
 
 import os

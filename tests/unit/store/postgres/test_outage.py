@@ -1,4 +1,4 @@
-"""A database in trouble: the lane is down, is probed and comes back with all it acknowledged."""
+"""An outage of a database: the lane is down, is probed, and returns with all it acknowledged."""
 
 import os
 import shutil
