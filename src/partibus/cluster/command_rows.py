@@ -1,64 +1,33 @@
 """Every command as a row, and back.
 
 Owns the form of a command that is sent to the process of its fragment: the fields of each, in
-order, and incoming messages. Codes, answers and errors are those of `rows`. It must never send,
-wait or decide; `remote` encodes and `hosting` decodes.
+order, and incoming messages. The codes are those of `codes`; answers and errors are in `rows`. It
+must never send, wait or decide; `remote` encodes and `hosting` decodes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from partibus.cluster import transaction_rows, transfer_rows
-from partibus.cluster.rows import (
-    ASK,
-    CANCEL_SCHEDULED,
-    ENQUEUE,
-    FIND_OLDEST_SESSION,
-    GET_SESSION_STATE,
-    LIST_SESSIONS,
-    PEEK,
-    PICK,
-    PURGE,
-    RECEIVE_DEFERRED,
-    RENEW,
-    RENEW_SESSION,
-    SET_SESSION_STATE,
-    SETTLE,
-    Row,
-    overlay_row,
-)
-from partibus.fragment.commands import (
-    CancelScheduled,
-    Command,
-    Enqueue,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
-    Outcome,
-    Peek,
-    Pick,
-    Purge,
-    Question,
-    ReceiveDeferred,
-    Renew,
-    RenewSession,
-    SetSessionState,
-    Settle,
-    SubQueueType,
-)
+from partibus.cluster import codes
+from partibus.cluster.rows import Row, overlay_row
+from partibus.fragment import commands
+from partibus.fragment.commands import Command, Enqueue, Outcome, Settle, SubQueueType
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.outbox.commands import Fence, Transfer
 from partibus.fragment.outbox.marks import Origin
-from partibus.fragment.transactions.commands import (
-    CheckLocks,
-    EnqueueNumbered,
-    ReserveNumbers,
-    Transact,
-)
+from partibus.fragment.transactions import commands as transactions
 
 Encode = Callable[[Any, int, int], Row]
+"""From a command, its number and its fragment to a row."""
 Decode = Callable[[Row, Any], Command]
 """The port accepts any answer that the command may get."""
+
+_FIRST_FIELD: Final = 3
+_PART: Final = 1
+"""The number of a row inside a transaction: it has a port, but gets no answer."""
+
+
+# --- commands that carry the traffic: written out, because they run for every message -------------
 
 
 def message_row(message: NewMessage) -> Row:
@@ -73,8 +42,12 @@ def message_row(message: NewMessage) -> Row:
     )
 
 
-def _overlay(row: Row | None) -> Overlay | None:
-    return None if row is None else Overlay(*row)
+def _request_places(count: int, messages: list[NewMessage]) -> list[int]:
+    """The sends of a command by index, since only the other end has their numbers; each has at
+    least one message."""
+    if count > max(1, len(messages)):
+        raise ValueError(f"{count} sends are declared for {len(messages)} messages")
+    return list(range(count))
 
 
 def _enqueue_row(command: Enqueue, number: int, fragment_id: int) -> Row:
@@ -83,206 +56,133 @@ def _enqueue_row(command: Enqueue, number: int, fragment_id: int) -> Row:
     if command.origin is not None:
         origin = (command.origin.fragment_id, command.origin.numbers)
     size = command.byte_count
-    return (ENQUEUE, number, fragment_id, messages, len(command.requests), size, origin)
+    return (codes.ENQUEUE, number, fragment_id, messages, len(command.requests), size, origin)
 
 
 def _to_enqueue(row: Row, port: Any) -> Command:
-    # The sends are identified here by their index in the command; the other end has their
-    # numbers.
     messages = [NewMessage(*message) for message in row[3]]
     origin = None if row[6] is None else Origin(*row[6])
-    return Enqueue(port, messages, transfer_rows.request_places(row[4], messages), row[5], origin)
+    return Enqueue(port, messages, _request_places(row[4], messages), row[5], origin)
 
 
 def _settle_row(command: Settle, number: int, fragment_id: int) -> Row:
     overlay = None if command.overlay is None else overlay_row(command.overlay)
     subqueue, outcome = int(command.subqueue), int(command.outcome)
-    return (SETTLE, number, fragment_id, subqueue, command.tokens, outcome, overlay)
+    return (codes.SETTLE, number, fragment_id, subqueue, command.tokens, outcome, overlay)
 
 
 def _to_settle(row: Row, port: Any) -> Command:
     answer = port if row[1] else None
-    return Settle(answer, None, SubQueueType(row[3]), row[4], Outcome(row[5]), _overlay(row[6]))
+    overlay = None if row[6] is None else Overlay(*row[6])
+    return Settle(answer, None, SubQueueType(row[3]), row[4], Outcome(row[5]), overlay)
 
 
-def _renew_row(command: Renew, number: int, fragment_id: int) -> Row:
-    return (RENEW, number, fragment_id, int(command.subqueue), command.tokens)
+def _transfer_row(command: Transfer, number: int, fragment_id: int) -> Row:
+    messages = [message_row(message) for message in command.messages]
+    count, size = len(command.requests), command.byte_count
+    return (codes.TRANSFER, number, fragment_id, messages, count, size, command.path)
 
 
-def _to_renew(row: Row, port: Any) -> Command:
-    return Renew(port, SubQueueType(row[3]), row[4])
+def _to_transfer(row: Row, port: Any) -> Command:
+    messages = [NewMessage(*message) for message in row[3]]
+    return Transfer(port, messages, _request_places(row[4], messages), row[5], row[6])
 
 
-def _cancel_row(command: CancelScheduled, number: int, fragment_id: int) -> Row:
-    return (CANCEL_SCHEDULED, number, fragment_id, command.sequences)
+# --- transactions: their parts are nested, as the rows that they would be alone -------------------
 
 
-def _to_cancel(row: Row, port: Any) -> Command:
-    return CancelScheduled(port, row[3])
+def _transact_row(command: transactions.Transact, number: int, fragment_id: int) -> Row:
+    parts = [ENCODERS[type(part)](part, _PART, place) for place, part in command.work]
+    return (codes.TRANSACT, number, fragment_id, parts, command.byte_count)
 
 
-def _deferred_row(command: ReceiveDeferred, number: int, fragment_id: int) -> Row:
-    return (
-        RECEIVE_DEFERRED,
-        number,
-        fragment_id,
-        int(command.subqueue),
-        command.sequences,
-        command.deletes,
-        command.session_id,
-        command.lock,
-    )
+def _to_transact(row: Row, port: Any) -> Command:
+    work = [(part[2], DECODERS[part[0]](part, transactions.SILENT)) for part in row[3]]
+    return transactions.Transact(port, work, row[4])
 
 
-def _to_deferred(row: Row, port: Any) -> Command:
-    return ReceiveDeferred(port, SubQueueType(row[3]), row[4], row[5], row[6], row[7])
+def _numbered_row(command: transactions.EnqueueNumbered, number: int, fragment_id: int) -> Row:
+    messages = [message_row(message) for message in command.messages]
+    numbers = (command.first_sequence, command.incarnation)
+    return (codes.ENQUEUE_NUMBERED, number, fragment_id, messages, command.byte_count, *numbers)
 
 
-def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
-    return (
-        PEEK,
-        number,
-        fragment_id,
-        int(command.subqueue),
-        command.from_sequence,
-        command.message_count_max,
-        command.byte_count_max,
-        command.session_id,
-        command.only_waiting,
-    )
+def _to_numbered(row: Row, port: Any) -> Command:
+    messages = [NewMessage(*message) for message in row[3]]
+    return transactions.EnqueueNumbered(port, messages, row[4], row[5], row[6])
 
 
-def _to_peek(row: Row, port: Any) -> Command:
-    return Peek(port, SubQueueType(row[3]), row[4], row[5], row[6], row[7], row[8])
+# --- rare commands: their fields in order ---------------------------------------------------------
+
+_FIELDS: Final[dict[type[Command], tuple[int, tuple[str, ...]]]] = {
+    commands.Renew: (codes.RENEW, ("subqueue", "tokens")),
+    commands.CancelScheduled: (codes.CANCEL_SCHEDULED, ("sequences",)),
+    commands.ReceiveDeferred: (
+        codes.RECEIVE_DEFERRED,
+        ("subqueue", "sequences", "deletes", "session_id", "lock"),
+    ),
+    commands.Peek: (
+        codes.PEEK,
+        (
+            "subqueue",
+            "from_sequence",
+            "message_count_max",
+            "byte_count_max",
+            "session_id",
+            "only_waiting",
+        ),
+    ),
+    commands.Pick: (codes.PICK, ("subqueue", "sequences")),
+    commands.Purge: (codes.PURGE, ("subqueue", "message_count_max", "before_ms", "session_id")),
+    commands.Question: (codes.ASK, ("name", "payload")),
+    commands.FindOldestSession: (codes.FIND_OLDEST_SESSION, ()),
+    commands.RenewSession: (codes.RENEW_SESSION, ("session_id", "lock")),
+    commands.GetSessionState: (codes.GET_SESSION_STATE, ("session_id", "lock")),
+    commands.SetSessionState: (codes.SET_SESSION_STATE, ("session_id", "lock", "state")),
+    commands.ListSessions: (codes.LIST_SESSIONS, ("updated_after_ms", "skip", "count_max")),
+    Fence: (codes.FENCE, ("origin_id", "number")),
+    transactions.CheckLocks: (codes.CHECK_LOCKS, ("subqueue", "tokens", "outcome")),
+    transactions.ReserveNumbers: (codes.RESERVE_NUMBERS, ("count",)),
+}
+"""The code of each, and the fields after its port, in the order of its parameters."""
+_ENUMERATIONS: Final[dict[str, Callable[[int], object]]] = {
+    "subqueue": SubQueueType,
+    "outcome": Outcome,
+}
 
 
-def _pick_row(command: Pick, number: int, fragment_id: int) -> Row:
-    return (PICK, number, fragment_id, int(command.subqueue), command.sequences)
+def _encoder(code: int, fields: Sequence[str]) -> Encode:
+    def encode(command: Any, number: int, fragment_id: int) -> Row:
+        return (code, number, fragment_id, *[getattr(command, name) for name in fields])
+
+    return encode
 
 
-def _to_pick(row: Row, port: Any) -> Command:
-    return Pick(port, SubQueueType(row[3]), row[4])
+def _decoder(kind: Callable[..., Command], fields: Sequence[str]) -> Decode:
+    places = [(at, _ENUMERATIONS.get(name)) for at, name in enumerate(fields, _FIRST_FIELD)]
 
+    def decode(row: Row, port: Any) -> Command:
+        return kind(port, *[row[at] if made is None else made(row[at]) for at, made in places])
 
-def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
-    return (
-        PURGE,
-        number,
-        fragment_id,
-        int(command.subqueue),
-        command.message_count_max,
-        command.before_ms,
-        command.session_id,
-    )
-
-
-def _to_purge(row: Row, port: Any) -> Command:
-    return Purge(port, SubQueueType(row[3]), row[4], row[5], row[6])
-
-
-def _question_row(command: Question, number: int, fragment_id: int) -> Row:
-    return (ASK, number, fragment_id, command.name, command.payload)
-
-
-def _to_question(row: Row, port: Any) -> Command:
-    return Question(port, row[3], row[4])
-
-
-def _find_oldest_row(command: FindOldestSession, number: int, fragment_id: int) -> Row:
-    return (FIND_OLDEST_SESSION, number, fragment_id)
-
-
-def _to_find_oldest(row: Row, port: Any) -> Command:
-    return FindOldestSession(port)
-
-
-def _renew_session_row(command: RenewSession, number: int, fragment_id: int) -> Row:
-    return (RENEW_SESSION, number, fragment_id, command.session_id, command.lock)
-
-
-def _to_renew_session(row: Row, port: Any) -> Command:
-    return RenewSession(port, row[3], row[4])
-
-
-def _get_state_row(command: GetSessionState, number: int, fragment_id: int) -> Row:
-    return (GET_SESSION_STATE, number, fragment_id, command.session_id, command.lock)
-
-
-def _to_get_state(row: Row, port: Any) -> Command:
-    return GetSessionState(port, row[3], row[4])
-
-
-def _set_state_row(command: SetSessionState, number: int, fragment_id: int) -> Row:
-    session_id, lock = command.session_id, command.lock
-    return (SET_SESSION_STATE, number, fragment_id, session_id, lock, command.state)
-
-
-def _to_set_state(row: Row, port: Any) -> Command:
-    return SetSessionState(port, row[3], row[4], row[5])
-
-
-def _list_sessions_row(command: ListSessions, number: int, fragment_id: int) -> Row:
-    after_ms, skip = command.updated_after_ms, command.skip
-    return (LIST_SESSIONS, number, fragment_id, after_ms, skip, command.count_max)
-
-
-def _to_list_sessions(row: Row, port: Any) -> Command:
-    return ListSessions(port, row[3], row[4], row[5])
+    return decode
 
 
 ENCODERS: Final[dict[type[Command], Encode]] = {
     Enqueue: _enqueue_row,
     Settle: _settle_row,
-    Renew: _renew_row,
-    CancelScheduled: _cancel_row,
-    ReceiveDeferred: _deferred_row,
-    Peek: _peek_row,
-    Pick: _pick_row,
-    Purge: _purge_row,
-    Question: _question_row,
-    FindOldestSession: _find_oldest_row,
-    RenewSession: _renew_session_row,
-    GetSessionState: _get_state_row,
-    SetSessionState: _set_state_row,
-    ListSessions: _list_sessions_row,
-    Fence: transfer_rows.fence_row,
+    Transfer: _transfer_row,
+    transactions.Transact: _transact_row,
+    transactions.EnqueueNumbered: _numbered_row,
+    **{kind: _encoder(code, fields) for kind, (code, fields) in _FIELDS.items()},
 }
-"""From a command, its number and its fragment to a row. Commands of a receiver are rows of a code,
-the receiver's number and at most two fields; `remote` makes them."""
+"""Commands of a receiver are rows of a code, the receiver's number and at most two fields; `remote`
+makes them."""
 
 DECODERS: Final[dict[int, Decode]] = {
-    ENQUEUE: _to_enqueue,
-    SETTLE: _to_settle,
-    RENEW: _to_renew,
-    CANCEL_SCHEDULED: _to_cancel,
-    RECEIVE_DEFERRED: _to_deferred,
-    PEEK: _to_peek,
-    PICK: _to_pick,
-    PURGE: _to_purge,
-    ASK: _to_question,
-    FIND_OLDEST_SESSION: _to_find_oldest,
-    RENEW_SESSION: _to_renew_session,
-    GET_SESSION_STATE: _to_get_state,
-    SET_SESSION_STATE: _to_set_state,
-    LIST_SESSIONS: _to_list_sessions,
-    transfer_rows.TRANSFER: transfer_rows.to_transfer,
-    transfer_rows.FENCE: transfer_rows.to_fence,
+    codes.ENQUEUE: _to_enqueue,
+    codes.SETTLE: _to_settle,
+    codes.TRANSFER: _to_transfer,
+    codes.TRANSACT: _to_transact,
+    codes.ENQUEUE_NUMBERED: _to_numbered,
+    **{code: _decoder(kind, fields) for kind, (code, fields) in _FIELDS.items()},
 }
-
-ENCODERS.update(
-    {
-        Transfer: transfer_rows.transfer_encoder(message_row),
-        Transact: transaction_rows.transact_encoder(ENCODERS),
-        CheckLocks: transaction_rows.check_locks_row,
-        ReserveNumbers: transaction_rows.reserve_row,
-        EnqueueNumbered: transaction_rows.numbered_encoder(message_row),
-    }
-)
-DECODERS.update(
-    {
-        transaction_rows.TRANSACT: transaction_rows.transact_decoder(DECODERS),
-        transaction_rows.CHECK_LOCKS: transaction_rows.to_check_locks,
-        transaction_rows.RESERVE_NUMBERS: transaction_rows.to_reserve,
-        transaction_rows.ENQUEUE_NUMBERED: transaction_rows.to_numbered,
-    }
-)

@@ -12,38 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
+from partibus.cluster import codes
 from partibus.cluster.command_rows import DECODERS
 from partibus.cluster.rows import (
-    ACCEPT,
-    ACCEPTED,
-    ANSWERED,
-    ASK,
-    AVAILABLE,
-    CONFIRMED,
-    DELIVERED,
-    DEMAND,
-    DETACH,
-    DETACHED,
-    DONE,
-    DRAINED,
-    ENQUEUE,
-    FAILED,
-    FOUND,
-    INTEREST,
-    LISTED,
-    NOT_ACCEPTED,
-    OPEN,
-    OPEN_SESSION,
-    PING,
-    PONG,
-    QUIET,
-    REFUSED,
-    RENEWED,
     ROW_BYTES,
-    SESSION_LOST,
-    SETTLED,
-    STATE_FOUND,
-    UNSENDABLE,
     VERSION,
     PeerWriter,
     Row,
@@ -51,8 +23,6 @@ from partibus.cluster.rows import (
     error_row,
     held_row,
 )
-from partibus.cluster.transaction_rows import RESERVED, TRANSACT
-from partibus.cluster.transfer_rows import TRANSFER
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.fragment.commands import (
     AcceptSession,
@@ -101,15 +71,15 @@ class Host:
         """The far process has announced that it asks for nothing more."""
         self.unanswered_bytes = 0
         self._handlers: dict[int, Callable[[Row], None]] = {
-            OPEN: self._open,
-            OPEN_SESSION: self._open_session,
-            ACCEPT: self._accept,
-            DEMAND: self._demand,
-            INTEREST: self._interest,
-            DETACH: self._detach,
-            PING: self._pong,
-            QUIET: self._be_quiet,
-            ASK: self._question,
+            codes.OPEN: self._open,
+            codes.OPEN_SESSION: self._open_session,
+            codes.ACCEPT: self._accept,
+            codes.DEMAND: self._demand,
+            codes.INTEREST: self._interest,
+            codes.DETACH: self._detach,
+            codes.PING: self._pong,
+            codes.QUIET: self._be_quiet,
+            codes.ASK: self._question,
         }
 
     def receive(self, rows: Sequence[Row]) -> None:
@@ -133,16 +103,16 @@ class Host:
 
     def unsendable(self, row: Row) -> None:
         """A row could not be encoded: answer its request, or return its messages."""
-        if row[0] == DELIVERED:
+        if row[0] == codes.DELIVERED:
             receiver = self._receivers.get(row[1])
             if receiver is not None:
                 receiver.hand_back([held[5] for held in row[2] if held[5]])
-        elif CONFIRMED <= row[0] <= LISTED or row[0] == RESERVED:
+        elif codes.CONFIRMED <= row[0] <= codes.LISTED or row[0] == codes.RESERVED:
             text = (
                 "The answer holds a value that the workers of this server cannot pass to each "
                 "other; the outcome is unknown. See the server's log."
             )
-            self.post((UNSENDABLE, row[1], self.error_row(BusError(text))))
+            self.post((codes.UNSENDABLE, row[1], self.error_row(BusError(text))))
 
     def close(self) -> None:
         """The far process is gone."""
@@ -167,8 +137,8 @@ class Host:
 
     def _submit(self, row: Row) -> None:
         fragment = self._find(row[2])
-        sends = row[0] in (ENQUEUE, TRANSFER)
-        byte_count = row[5] if sends else row[4] if row[0] == TRANSACT else 0
+        sends = row[0] in (codes.ENQUEUE, codes.TRANSFER)
+        byte_count = row[5] if sends else row[4] if row[0] == codes.TRANSACT else 0
         reply = Reply(self, row[1], row[4] if sends else 0, byte_count)
         self.unanswered_bytes += byte_count
         command = DECODERS[row[0]](row, reply)
@@ -181,10 +151,10 @@ class Host:
         try:
             answer = self._answer(row[3], row[4])
         except BusError as error:
-            self.post((FAILED, row[1], self.error_row(error)))
+            self.post((codes.FAILED, row[1], self.error_row(error)))
             return
         if isinstance(answer, bytes):
-            self.post((ANSWERED, row[1], answer))
+            self.post((codes.ANSWERED, row[1], answer))
         else:
             answer.add_done_callback(partial(self._answered_later, row[1]))
 
@@ -193,16 +163,16 @@ class Host:
             return
         error = answer.exception()
         if error is None:
-            self.post((ANSWERED, request, answer.result()))
+            self.post((codes.ANSWERED, request, answer.result()))
         else:
             assert isinstance(error, BusError), "the answerer reports no other error"
-            self.post((FAILED, request, self.error_row(error)))
+            self.post((codes.FAILED, request, self.error_row(error)))
 
     def _be_quiet(self, row: Row) -> None:
         self.is_quiet = True
 
     def _pong(self, row: Row) -> None:
-        self.post((PONG, row[1], self._store_facts()))
+        self.post((codes.PONG, row[1], self._store_facts()))
 
     # --- receivers ----------------------------------------------------------------------------
 
@@ -227,7 +197,7 @@ class Host:
             consumer = receiver.session_consumer
             receiver.fragment.submit(AcceptSession(consumer, session_id, waits, is_exclusive, lock))
         else:
-            self.post((NOT_ACCEPTED, number, self.error_row(no_such_fragment(None))))
+            self.post((codes.NOT_ACCEPTED, number, self.error_row(no_such_fragment(None))))
 
     def _demand(self, row: Row) -> None:
         _, number, limit, drain = row
@@ -235,7 +205,7 @@ class Host:
         if receiver is not None:
             receiver.fragment.submit(Demand(receiver.consumer, limit, drain))
         elif drain:
-            self.post((DRAINED, number))
+            self.post((codes.DRAINED, number))
 
     def _interest(self, row: Row) -> None:
         receiver = self._receivers.get(row[1])
@@ -246,7 +216,7 @@ class Host:
         receiver = self._receivers.pop(row[1], None)
         if receiver is not None:
             receiver.leave()
-        self.post((DETACHED, row[1]))
+        self.post((codes.DETACHED, row[1]))
 
 
 def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
@@ -287,7 +257,7 @@ class FarReceiver:
             return
         rows = [held_row(held) for held in messages]
         byte_count = sum([held.length for held in messages])
-        self._host.post((DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
+        self._host.post((codes.DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
 
     def hand_back(self, tokens: Sequence[int]) -> None:
         """Return messages that cannot be sent; each attempt counts, so that they are dead-lettered
@@ -296,11 +266,11 @@ class FarReceiver:
 
     def drained(self) -> None:
         if not self._is_gone:
-            self._host.post((DRAINED, self._number))
+            self._host.post((codes.DRAINED, self._number))
 
     def available(self) -> None:
         if not self._is_gone:
-            self._host.post((AVAILABLE, self._number))
+            self._host.post((codes.AVAILABLE, self._number))
 
     def interrupted(self) -> None:
         """A fragment of this process is never unreachable."""
@@ -324,15 +294,15 @@ class FarSessionReceiver(FarReceiver):
 
     def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
         if not self._is_gone:
-            self._host.post((ACCEPTED, self._number, session_id, locked_until_ms, lock))
+            self._host.post((codes.ACCEPTED, self._number, session_id, locked_until_ms, lock))
 
     def not_accepted(self, error: BusError) -> None:
         if not self._is_gone:
-            self._host.post((NOT_ACCEPTED, self._number, self._host.error_row(error)))
+            self._host.post((codes.NOT_ACCEPTED, self._number, self._host.error_row(error)))
 
     def session_lost(self, error: BusError) -> None:
         if not self._is_gone:
-            self._host.post((SESSION_LOST, self._number, self._host.error_row(error)))
+            self._host.post((codes.SESSION_LOST, self._number, self._host.error_row(error)))
 
 
 class Reply:
@@ -358,35 +328,37 @@ class Reply:
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        self._post((CONFIRMED, self._number, first_sequence, self._places(requests), dropped))
+        self._post((codes.CONFIRMED, self._number, first_sequence, self._places(requests), dropped))
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
-        self._post((REFUSED, self._number, self._host.error_row(error), self._places(requests)))
+        self._post(
+            (codes.REFUSED, self._number, self._host.error_row(error), self._places(requests))
+        )
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         failure = None if error is None else self._host.error_row(error)
-        self._post((SETTLED, self._number, lost, failure))
+        self._post((codes.SETTLED, self._number, lost, failure))
 
     def renewed(self, until_ms: Sequence[int]) -> None:
-        self._post((RENEWED, self._number, until_ms))
+        self._post((codes.RENEWED, self._number, until_ms))
 
     def done(self, count: int) -> None:
-        self._post((DONE, self._number, count))
+        self._post((codes.DONE, self._number, count))
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         byte_count = sum([len(body) for body in bodies])
         rows: list[Any] = [held_row(held) for held in messages]
-        self._post((FOUND, self._number, rows, bodies), byte_count + ROW_BYTES)
+        self._post((codes.FOUND, self._number, rows, bodies), byte_count + ROW_BYTES)
 
     def failed(self, error: BusError) -> None:
-        self._post((FAILED, self._number, self._host.error_row(error)))
+        self._post((codes.FAILED, self._number, self._host.error_row(error)))
 
     def reserved(self, first_sequence: int, incarnation: int) -> None:
-        self._post((RESERVED, self._number, first_sequence, incarnation))
+        self._post((codes.RESERVED, self._number, first_sequence, incarnation))
 
     def state_found(self, state: bytes | None) -> None:
-        self._post((STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)
+        self._post((codes.STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)
 
     def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
         byte_count = sum([len(session_id) for session_id in session_ids])
-        self._post((LISTED, self._number, session_ids, passed_over), byte_count + ROW_BYTES)
+        self._post((codes.LISTED, self._number, session_ids, passed_over), byte_count + ROW_BYTES)

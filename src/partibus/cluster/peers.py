@@ -17,23 +17,14 @@ from typing import Final
 
 import msgspec
 
+from partibus.cluster import codes
 from partibus.cluster.channel import PeerChannel
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.cluster.hosting import Host
 from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
-from partibus.cluster.rows import (
-    LANES,
-    PING,
-    QUIET,
-    ROW_BYTES,
-    STORES_DOWN,
-    VERSION,
-    VERSION_MIN,
-    Row,
-    StoreFacts,
-)
+from partibus.cluster.rows import ROW_BYTES, VERSION, VERSION_MIN, Row, StoreFacts
 from partibus.cluster.transport import PeerListener
 from partibus.control.catalog.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
@@ -181,7 +172,7 @@ class Peers:
             inbound.let_go(fragment_ids)
 
     def _lanes_row(self) -> Row:
-        return (LANES, 0, list(self._own_lanes.items()))
+        return (codes.LANES, 0, list(self._own_lanes.items()))
 
     @property
     def is_at_rest(self) -> bool:
@@ -191,7 +182,7 @@ class Peers:
     def say_quiet(self) -> None:
         """Announce to the others that no more requests will come."""
         for caller in self._callers:
-            caller.channel.post((QUIET, 0), ROW_BYTES)
+            caller.channel.post((codes.QUIET, 0), ROW_BYTES)
 
     def others_are_quiet(self) -> bool:
         """Whether all connected ones have announced that; only then may this one stop serving."""
@@ -270,7 +261,7 @@ class Peers:
 
     def _stores_row(self) -> Row:
         brokers = self._brokers.items()
-        return (STORES_DOWN, 0, [n for n, b in brokers if b.store.state is StoreState.DOWN])
+        return (codes.STORES_DOWN, 0, [n for n, b in brokers if b.store.state is StoreState.DOWN])
 
     def _store_facts(self) -> list[StoreFacts]:
         return [(number, broker.store.live_bytes) for number, broker in self._brokers.items()]
@@ -381,7 +372,7 @@ class Caller:
         quiet_s = 0.0
         while not self._over.done():
             asked_at = loop.time()
-            channel.post((PING, 0), ROW_BYTES)
+            channel.post((codes.PING, 0), ROW_BYTES)
             await asyncio.wait([self._over], timeout=PING_S)
             # Counted in pings, so that a pause of this process is not mistaken for one of the
             # other.

@@ -12,35 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from partibus.cluster import codes
 from partibus.cluster.command_rows import ENCODERS
-from partibus.cluster.rows import (
-    ACCEPT,
-    ACCEPTED,
-    ANSWERS,
-    AVAILABLE,
-    CONFIRMED,
-    DELIVERED,
-    DEMAND,
-    DETACH,
-    DETACHED,
-    DRAINED,
-    INTEREST,
-    LANES,
-    NOT_ACCEPTED,
-    OPEN,
-    OPEN_SESSION,
-    PONG,
-    REFUSED,
-    ROW_BYTES,
-    SESSION_LOST,
-    STORES_DOWN,
-    UNSENDABLE,
-    PeerWriter,
-    Row,
-    is_request,
-    to_error,
-    to_held,
-)
+from partibus.cluster.rows import ANSWERS, ROW_BYTES, PeerWriter, Row, is_request, to_error, to_held
 from partibus.domain.errors import ArgumentError, OperationTimeout, StoreUnavailable
 from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import (
@@ -113,19 +87,19 @@ class FarBroker:
         self._later: list[Callable[[], None]] = []
         """Answers to requests made while it was unreachable; given in the next turn."""
         self._handlers: dict[int, Callable[[Row], None]] = {
-            DELIVERED: self._delivered,
-            DRAINED: self._drained,
-            AVAILABLE: self._available,
-            DETACHED: self._detached,
-            STORES_DOWN: self._stores_changed,
-            CONFIRMED: self._sends_answered,
-            REFUSED: self._sends_answered,
-            ACCEPTED: self._accepted,
-            NOT_ACCEPTED: self._not_accepted,
-            SESSION_LOST: self._session_lost,
-            UNSENDABLE: self._answer_missing,
-            PONG: self._pong,
-            LANES: self._lanes_changed,
+            codes.DELIVERED: self._delivered,
+            codes.DRAINED: self._drained,
+            codes.AVAILABLE: self._available,
+            codes.DETACHED: self._detached,
+            codes.STORES_DOWN: self._stores_changed,
+            codes.CONFIRMED: self._sends_answered,
+            codes.REFUSED: self._sends_answered,
+            codes.ACCEPTED: self._accepted,
+            codes.NOT_ACCEPTED: self._not_accepted,
+            codes.SESSION_LOST: self._session_lost,
+            codes.UNSENDABLE: self._answer_missing,
+            codes.PONG: self._pong,
+            codes.LANES: self._lanes_changed,
         }
         self.on_lanes: Callable[[int, dict[int, int]], None] | None = None
         """Notified which lanes the far process serves, by their epochs."""
@@ -285,7 +259,7 @@ class FarBroker:
             far = self._consumers[command.consumer]
             writer = self._open(far)
             if writer is not None:
-                writer.post((INTEREST, far.number), ROW_BYTES)
+                writer.post((codes.INTEREST, far.number), ROW_BYTES)
         elif isinstance(command, AcceptSession):
             self._accept(self._consumers[command.consumer], command)
         elif isinstance(command, Detach):
@@ -297,7 +271,8 @@ class FarBroker:
         writer = self._open(far)
         if writer is not None:
             far.is_draining = command.drain
-            writer.post((DEMAND, far.number, command.limit - far.base, command.drain), ROW_BYTES)
+            limit = command.limit - far.base
+            writer.post((codes.DEMAND, far.number, limit, command.drain), ROW_BYTES)
         elif command.drain:
             self._soon(far.consumer.receiver.drained)
 
@@ -306,7 +281,7 @@ class FarBroker:
         writer = self._open(far)
         if writer is not None:
             mode = (command.is_exclusive, command.takes_over)
-            row = (ACCEPT, far.number, command.session_id, command.waits, *mode)
+            row = (codes.ACCEPT, far.number, command.session_id, command.waits, *mode)
             writer.post(row, ROW_BYTES)
         elif command.session_id is not None or not command.waits:
             receiver = command.consumer.session_receiver
@@ -324,14 +299,14 @@ class FarBroker:
 
     def _open_row(self, far: FarConsumer, consumer: Consumer) -> Row:
         if isinstance(consumer, SessionConsumer):
-            return (OPEN_SESSION, far.number, far.fragment_id, consumer.deletes)
-        return (OPEN, far.number, far.fragment_id, int(consumer.subqueue), consumer.deletes)
+            return (codes.OPEN_SESSION, far.number, far.fragment_id, consumer.deletes)
+        return (codes.OPEN, far.number, far.fragment_id, int(consumer.subqueue), consumer.deletes)
 
     def _leave(self, far: FarConsumer) -> None:
         """Messages may still be in flight to it, so it is kept until the far process confirms."""
         if far.is_open and self._writer is not None:
             far.is_leaving = True
-            self._writer.post((DETACH, far.number), ROW_BYTES)
+            self._writer.post((codes.DETACH, far.number), ROW_BYTES)
         else:
             self._forget(far)
 

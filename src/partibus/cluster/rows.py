@@ -1,22 +1,19 @@
-"""Rows between processes, plain tuples for any serialiser: their codes, and the answers.
+"""Rows between processes, plain tuples for any serialiser: messages, errors and answers.
 
-Owns the form in which a fragment is addressed from another process: the code of every row, outgoing
-messages, errors, and how an answer is passed to the port of its command. The commands themselves
-are in `command_rows`. A row begins with its code and a number that pairs answer and request.
-Messages are nested rows, one tuple each, since there are many of them. It must never send, wait or
-decide; `remote` and `hosting` are the two ends.
+Owns the form in which a fragment is addressed from another process: outgoing messages, errors, and
+how an answer is passed to the port of its command. The commands themselves are in `command_rows`. A
+row begins with its code and a number that pairs answer and request. Messages are nested rows, one
+tuple each, since there are many of them. It must never send, wait or decide; `remote` and `hosting`
+are the two ends.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
-from partibus.cluster.transfer_rows import FENCE
+from partibus.cluster import codes
 from partibus.domain import errors
 from partibus.domain.errors import BusError, StoreCorrupt
-from partibus.fragment.commands import (
-    Enqueue,
-)
+from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import Held, MessageState, Overlay
 from partibus.fragment.outbox.commands import Transfer
 
@@ -43,66 +40,6 @@ class PeerWriter(Protocol):
         """Send a row, with others of this turn."""
         ...
 
-
-# --- codes: requests -----------------------------------------------------------------------------
-
-ENQUEUE: Final = 1
-SETTLE: Final = 2
-RENEW: Final = 3
-CANCEL_SCHEDULED: Final = 4
-RECEIVE_DEFERRED: Final = 5
-PEEK: Final = 6
-PURGE: Final = 7
-ASK: Final = 8
-"""A question to the process, not to a fragment."""
-FIND_OLDEST_SESSION: Final = 9
-RENEW_SESSION: Final = 10
-GET_SESSION_STATE: Final = 11
-SET_SESSION_STATE: Final = 12
-LIST_SESSIONS: Final = 13
-PICK: Final = 24
-REQUEST_CODE_MAX: Final = FENCE
-"""Codes up to here get exactly one answer, unless their number is 0; so do PICK and those of
-`transaction_rows`."""
-OPEN: Final = 16
-"""A receiver; later rows refer to it by its number."""
-DEMAND: Final = 17
-INTEREST: Final = 18
-DETACH: Final = 19
-PING: Final = 20
-QUIET: Final = 23
-"""The process sends no more requests: it is about to stop."""
-OPEN_SESSION: Final = 21
-"""A receiver of one session; identified by its number like any other."""
-ACCEPT: Final = 22
-
-# --- codes: answers ------------------------------------------------------------------------------
-
-CONFIRMED: Final = 32
-REFUSED: Final = 33
-SETTLED: Final = 34
-RENEWED: Final = 35
-DONE: Final = 36
-FOUND: Final = 37
-FAILED: Final = 38
-ANSWERED: Final = 39
-STATE_FOUND: Final = 40
-LISTED: Final = 41
-DELIVERED: Final = 48
-DRAINED: Final = 49
-AVAILABLE: Final = 50
-DETACHED: Final = 51
-"""Nothing more will be sent to this receiver."""
-PONG: Final = 52
-STORES_DOWN: Final = 53
-"""Which stores of the process are down, whenever that changes."""
-ACCEPTED: Final = 54
-NOT_ACCEPTED: Final = 55
-SESSION_LOST: Final = 56
-UNSENDABLE: Final = 57
-"""The answer to a request exists but cannot be encoded; an error replaces it."""
-LANES: Final = 58
-"""Which lanes the node serves, with their epochs; on change, and first after the greeting."""
 
 ROW_BYTES: Final = 256
 """The size of a row besides its messages: about its size in memory."""
@@ -216,22 +153,28 @@ def _listed(command: Any, row: Row) -> None:
     command.port.listed(row[2], row[3])
 
 
+def _reserved(command: Any, row: Row) -> None:
+    command.port.reserved(row[2], row[3])
+
+
 ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
-    CONFIRMED: _confirmed,
-    REFUSED: _refused,
-    SETTLED: _settled,
-    RENEWED: _renewed,
-    DONE: _done,
-    FOUND: _found,
-    FAILED: _failed,
-    ANSWERED: _answered,
-    STATE_FOUND: _state_found,
-    LISTED: _listed,
-    RESERVED: numbers_reserved,
+    codes.CONFIRMED: _confirmed,
+    codes.REFUSED: _refused,
+    codes.SETTLED: _settled,
+    codes.RENEWED: _renewed,
+    codes.DONE: _done,
+    codes.FOUND: _found,
+    codes.FAILED: _failed,
+    codes.ANSWERED: _answered,
+    codes.STATE_FOUND: _state_found,
+    codes.LISTED: _listed,
+    codes.RESERVED: _reserved,
 }
 
 
 def is_request(row: Row) -> bool:
     """Whether a row gets an answer under its number."""
     code: int = row[0]
-    return code <= REQUEST_CODE_MAX or code == PICK or TRANSACT <= code <= RESERVE_NUMBERS
+    if code <= codes.REQUEST_CODE_MAX or code == codes.PICK:
+        return True
+    return codes.TRANSACT <= code <= codes.RESERVE_NUMBERS

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fuzz.target import Target
-from partibus.cluster import rows
+from partibus.cluster import codes
 from partibus.cluster.channel import PeerChannel, log
 from partibus.cluster.hosting import Host
 from partibus.cluster.remote import FarBroker
@@ -126,27 +126,27 @@ HELD: Final = (1, 4, 1000, 0, 0, 7, 31_000, 0, None)
 
 def _request_seeds() -> list[bytes]:
     return [
-        _frame((rows.ENQUEUE, 1, 1, [MESSAGE], 1, 5, None)),
-        _frame((rows.OPEN, 2, 1, 0, False), (rows.DEMAND, 2, 10, True), (rows.DETACH, 2)),
-        _frame((rows.SETTLE, 3, 1, 0, [1], 0, None), (rows.RENEW, 4, 1, 0, [1])),
-        _frame((rows.PEEK, 5, 1, 0, 0, 10, 1000, None), (rows.PURGE, 6, 1, 0, 10, 10**13, None)),
-        _frame((rows.RECEIVE_DEFERRED, 7, 1, 0, [1], False, None, 0), (rows.PING, 0)),
-        _frame((rows.OPEN_SESSION, 8, 1, False), (rows.ACCEPT, 8, "s", False)),
-        _frame((rows.SET_SESSION_STATE, 9, 1, "s", 1, b"x"), (rows.LIST_SESSIONS, 9, 1, 0, 0, 5)),
-        _frame((64, 10, 1, [[2, 1, 1, 0, [1], 0, None]], 100), (rows.ASK, 11, 0, "name", b"{}")),
+        _frame((codes.ENQUEUE, 1, 1, [MESSAGE], 1, 5, None)),
+        _frame((codes.OPEN, 2, 1, 0, False), (codes.DEMAND, 2, 10, True), (codes.DETACH, 2)),
+        _frame((codes.SETTLE, 3, 1, 0, [1], 0, None), (codes.RENEW, 4, 1, 0, [1])),
+        _frame((codes.PEEK, 5, 1, 0, 0, 10, 1000, None), (codes.PURGE, 6, 1, 0, 10, 10**13, None)),
+        _frame((codes.RECEIVE_DEFERRED, 7, 1, 0, [1], False, None, 0), (codes.PING, 0)),
+        _frame((codes.OPEN_SESSION, 8, 1, False), (codes.ACCEPT, 8, "s", False)),
+        _frame((codes.SET_SESSION_STATE, 9, 1, "s", 1, b"x"), (codes.LIST_SESSIONS, 9, 1, 0, 0, 5)),
+        _frame((64, 10, 1, [[2, 1, 1, 0, [1], 0, None]], 100), (codes.ASK, 11, 0, "name", b"{}")),
         _frame((14, 12, 1, [MESSAGE], 1, 5, "there"), (15, 13, 1, 2, 3)),
-        _frame((rows.ENQUEUE, 1, 1, [MESSAGE], 1 << 40, 5, None)),
+        _frame((codes.ENQUEUE, 1, 1, [MESSAGE], 1 << 40, 5, None)),
     ]
 
 
 def _answer_seeds() -> list[bytes]:
     error = ("ServerBusy", "later", "id")
     return [
-        _frame((rows.FOUND, 1, [HELD], [b"body"])),
-        _frame((rows.FAILED, 1, error), (rows.PONG, 0, [(0, 1, 2, 0)])),
-        _frame((rows.DELIVERED, 1, [HELD], [b"body"]), (rows.DRAINED, 1), (rows.AVAILABLE, 1)),
-        _frame((rows.STORES_DOWN, 0, [1]), (rows.UNSENDABLE, 1, error)),
-        _frame((rows.ACCEPTED, 1, "s", 1000, 1), (rows.SESSION_LOST, 1, error)),
+        _frame((codes.FOUND, 1, [HELD], [b"body"])),
+        _frame((codes.FAILED, 1, error), (codes.PONG, 0, [(0, 1, 2, 0)])),
+        _frame((codes.DELIVERED, 1, [HELD], [b"body"]), (codes.DRAINED, 1), (codes.AVAILABLE, 1)),
+        _frame((codes.STORES_DOWN, 0, [1]), (codes.UNSENDABLE, 1, error)),
+        _frame((codes.ACCEPTED, 1, "s", 1000, 1), (codes.SESSION_LOST, 1, error)),
     ]
 
 

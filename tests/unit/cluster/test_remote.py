@@ -2,8 +2,8 @@
 
 import pytest
 
+from partibus.cluster.codes import DELIVERED, FOUND, STORES_DOWN
 from partibus.cluster.remote import RemoteFragment
-from partibus.cluster.rows import DELIVERED, FOUND, STORES_DOWN
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
