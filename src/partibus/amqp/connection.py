@@ -8,7 +8,7 @@ event. Driven by the listener and by the client alike.
 
 from collections.abc import Mapping
 
-from partibus.amqp import conditions, sasl
+from partibus.amqp import conditions, performatives, sasl
 from partibus.amqp.codec.decode import DecodeError
 from partibus.amqp.codec.fields import FieldReader
 from partibus.amqp.disposition import DispositionTail
@@ -38,25 +38,6 @@ from partibus.amqp.framing import (
 from partibus.amqp.handshake import STAGE_AMQP, STAGE_CLOSED, STAGE_SASL, STAGE_VERDICT, Handshake
 from partibus.amqp.idle import IdleTimer
 from partibus.amqp.link import Link
-from partibus.amqp.performatives import (
-    ATTACH,
-    BEGIN,
-    CLOSE,
-    DETACH,
-    DISPOSITION,
-    END,
-    FLOW,
-    OPEN,
-    TRANSFER,
-    AttachFrame,
-    BeginFrame,
-    DetachFrame,
-    FlowFrame,
-    OpenFrame,
-    decode_ending,
-    encode_close,
-    encode_open,
-)
 from partibus.amqp.session import Session
 from partibus.amqp.settings import (
     ATTACH_BYTES_MAX,
@@ -98,7 +79,7 @@ class Connection:
         self, settings: ConnectionSettings, *, initiator: bool = False, now_ms: int
     ) -> None:
         self.settings = settings
-        self.remote_open: OpenFrame | None = None
+        self.remote_open: performatives.OpenFrame | None = None
         # Nothing will be read any more; the socket may be closed once the output is flushed.
         self.closed = False
         # We have sent our close.
@@ -167,7 +148,7 @@ class Connection:
         if self._opened or self.closing:
             return
         self._opened = True
-        self.out.insert(0, encode_frame(0, encode_open(self.settings, properties)))
+        self.out.insert(0, encode_frame(0, performatives.encode_open(self.settings, properties)))
         self._handshake.start_amqp()
 
     def close(self, error: AmqpError | None = None) -> None:
@@ -178,7 +159,7 @@ class Connection:
             session.flush_dispositions()
         self.dirty_sessions.clear()
         self.open()
-        self.out.append(encode_frame(0, encode_close(error)))
+        self.out.append(encode_frame(0, performatives.encode_close(error)))
         self._shut()
 
     def begin(self) -> Session:
@@ -335,14 +316,14 @@ class Connection:
             code, at = decode_descriptor(buf, at, end)
         session = self._channels_in.get(channel)
         if session is not None and session.active:
-            if code == TRANSFER:
+            if code == performatives.TRANSFER:
                 session.take_transfer(buf, at, end, events)
                 return
-            if code == DISPOSITION:
+            if code == performatives.DISPOSITION:
                 session.take_disposition(buf, at, end, events)
                 return
-            if code == FLOW:
-                session.take_flow(FlowFrame(FieldReader(buf, at, end)), events)
+            if code == performatives.FLOW:
+                session.take_flow(performatives.FlowFrame(FieldReader(buf, at, end)), events)
                 return
         self._take_control(code, channel, session, buf, at, end, events)
 
@@ -357,36 +338,36 @@ class Connection:
         events: list[Event],
     ) -> None:
         """Everything except messages: rare, and read field by field."""
-        if code == CLOSE:
-            self._take_close(decode_ending(FieldReader(buf, at, end)), events)
+        if code == performatives.CLOSE:
+            self._take_close(performatives.decode_ending(FieldReader(buf, at, end)), events)
         elif self.closing:
             return
-        elif code == OPEN:
-            self._take_open(OpenFrame(FieldReader(buf, at, end)), events)
-        elif self.remote_open is None or code < OPEN or code > CLOSE:
+        elif code == performatives.OPEN:
+            self._take_open(performatives.OpenFrame(FieldReader(buf, at, end)), events)
+        elif self.remote_open is None or code < performatives.OPEN or code > performatives.CLOSE:
             raise ProtocolError(
                 conditions.CONNECTION_FRAMING_ERROR, f"Frame 0x{code:x} is not allowed now."
             )
-        elif code == BEGIN:
-            self._take_begin(channel, BeginFrame(FieldReader(buf, at, end)), events)
+        elif code == performatives.BEGIN:
+            self._take_begin(channel, performatives.BeginFrame(FieldReader(buf, at, end)), events)
         elif session is None:
             raise ProtocolError(
                 conditions.CONNECTION_FRAMING_ERROR, f"No session was begun on channel {channel}."
             )
-        elif code == END:
-            self._take_end(session, decode_ending(FieldReader(buf, at, end)), events)
+        elif code == performatives.END:
+            self._take_end(session, performatives.decode_ending(FieldReader(buf, at, end)), events)
         elif not session.active:
             return
-        elif code == ATTACH:
+        elif code == performatives.ATTACH:
             if end - at > ATTACH_BYTES_MAX:
                 raise SessionError(conditions.RESOURCE_LIMIT_EXCEEDED, "The attach is too large.")
-            session.take_attach(AttachFrame(FieldReader(buf, at, end)), events)
-        elif code == DETACH:
-            session.take_detach(DetachFrame(FieldReader(buf, at, end)), events)
+            session.take_attach(performatives.AttachFrame(FieldReader(buf, at, end)), events)
+        elif code == performatives.DETACH:
+            session.take_detach(performatives.DetachFrame(FieldReader(buf, at, end)), events)
 
     # --- open, begin, end, close --------------------------------------------------------------
 
-    def _take_open(self, frame: OpenFrame, events: list[Event]) -> None:
+    def _take_open(self, frame: performatives.OpenFrame, events: list[Event]) -> None:
         if self.remote_open is not None:
             raise ProtocolError(conditions.ILLEGAL_STATE, "The connection is already open.")
         if frame.max_frame_size < FRAME_SIZE_MIN:
@@ -398,7 +379,9 @@ class Connection:
         self._idle.promise(frame.idle_timeout_ms)
         events.append(OpenReceived(frame))
 
-    def _take_begin(self, channel: int, frame: BeginFrame, events: list[Event]) -> None:
+    def _take_begin(
+        self, channel: int, frame: performatives.BeginFrame, events: list[Event]
+    ) -> None:
         if channel > self.settings.channel_max:
             raise ProtocolError(
                 conditions.CONNECTION_FRAMING_ERROR, "The channel number is above channel-max."

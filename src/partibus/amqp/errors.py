@@ -8,14 +8,8 @@ The exceptions never leave the engine; its owner sees events.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.codec import encode
 from partibus.amqp.codec.decode import DecodeError
-from partibus.amqp.codec.encode import (
-    ENCODED_NULL,
-    encode_described_list,
-    encode_str,
-    encode_symbol,
-    encode_value,
-)
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Described, Pairs, Symbol
 
@@ -38,14 +32,14 @@ class AmqpError:
 
     def encode(self) -> bytes:
         """All three fields, always: the Python client indexes them (amqp-contract 4.2)."""
-        info = ENCODED_NULL if self.info is None else encode_symbol_map(self.info)
-        fields = [encode_symbol(self.condition), encode_str(self.description), info]
-        return encode_described_list(_ERROR, fields)
+        info = encode.ENCODED_NULL if self.info is None else encode_symbol_map(self.info)
+        fields = [encode.encode_symbol(self.condition), encode.encode_str(self.description), info]
+        return encode.encode_described_list(_ERROR, fields)
 
 
 def encode_symbol_map(items: dict[str, object]) -> bytes:
     """The `fields` type [2.8.20]: a map whose keys are symbols."""
-    return encode_value({Symbol(key): value for key, value in items.items()})
+    return encode.encode_value({Symbol(key): value for key, value in items.items()})
 
 
 def error_from_value(value: object) -> AmqpError | None:

@@ -8,18 +8,11 @@ owner calls `accept`, `send`, `settle` and similar methods.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp import conditions
+from partibus.amqp import conditions, performatives
 from partibus.amqp.codec.encode import ENCODED_NULL, encode_uint
 from partibus.amqp.delivery import Delivery, DeliveryState, rejected
 from partibus.amqp.errors import AmqpError, LinkError, SessionError
 from partibus.amqp.events import Event, TransferReceived, TransferRefused
-from partibus.amqp.performatives import (
-    AttachFrame,
-    FlowFrame,
-    encode_attach,
-    encode_boolean,
-    encode_detach,
-)
 from partibus.amqp.serial import distance
 from partibus.amqp.settings import DELIVERY_TAG_BYTES_MAX, TRANSFERS_WITHOUT_CREDIT_MAX
 from partibus.amqp.terminus import Coordinator, Source, Target
@@ -128,7 +121,7 @@ class Link:
 
     # --- attach and detach --------------------------------------------------------------------
 
-    def take_attach(self, frame: AttachFrame) -> None:
+    def take_attach(self, frame: performatives.AttachFrame) -> None:
         """Store the peer's half of the link."""
         self.remote_handle = frame.handle
         self.source = frame.source
@@ -180,7 +173,7 @@ class Link:
         if not self.attach_sent:
             self.write_attach(ENCODED_NULL, ENCODED_NULL, None)
         self.session.flush_dispositions()
-        self.session.write(encode_detach(self.handle, closed, error))
+        self.session.write(performatives.encode_detach(self.handle, closed, error))
         self.detach_sent = True
         self.attached = False
         self.forget()
@@ -193,7 +186,7 @@ class Link:
         self.attach_sent = True
         self.source_raw = self.target_raw = b""
         self.session.write(
-            encode_attach(
+            performatives.encode_attach(
                 self.name,
                 self.handle,
                 not self.is_sender,
@@ -290,7 +283,7 @@ class Link:
             self._drained_after_queue = False
             self.drained()
 
-    def take_flow(self, frame: FlowFrame) -> bool:
+    def take_flow(self, frame: performatives.FlowFrame) -> bool:
         """Credit from the peer [2.6.7]; true when the owner should be notified."""
         if not self.is_sender:
             return self._take_sender_flow(frame)
@@ -301,7 +294,7 @@ class Link:
         self.drain = frame.drain
         return True
 
-    def _take_sender_flow(self, frame: FlowFrame) -> bool:
+    def _take_sender_flow(self, frame: performatives.FlowFrame) -> bool:
         """From a sending peer: only relevant as the answer to our drain."""
         if not (self.drain and frame.drain and frame.link_credit == 0):
             return False
@@ -344,7 +337,7 @@ class Link:
             encode_uint(self.delivery_count),
             encode_uint(self.credit),
             ENCODED_NULL,  # available
-            encode_boolean(drain),
+            performatives.encode_boolean(drain),
         ]
 
     def take_transfer(

@@ -8,16 +8,10 @@ Its `send` is hot: one frame per message, its head built from parts made beforeh
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp import transfer
 from partibus.amqp.delivery import Delivery
 from partibus.amqp.serial import distance
 from partibus.amqp.settings import RHEA_WINDOW, UNSETTLED_PER_SESSION_MAX
-from partibus.amqp.transfer import (
-    PLAIN_SETTLED,
-    PLAIN_UNSETTLED,
-    stateful_suffix,
-    transfer_prefix,
-    transfer_suffix,
-)
 
 if TYPE_CHECKING:
     from partibus.amqp.connection import Connection
@@ -55,14 +49,16 @@ class QueuedDelivery:
         if not self.state:
             return link.transfer_prefix(tag_bytes, message_format)
         channel, state_bytes = link.session.channel, len(self.state)
-        return transfer_prefix(channel, link.handle, tag_bytes, message_format, state_bytes)
+        return transfer.transfer_prefix(
+            channel, link.handle, tag_bytes, message_format, state_bytes
+        )
 
     def suffix(self, more: bool) -> bytes:
         """What comes after the delivery-tag."""
         delivery = self.delivery
         if not self.state:
-            return transfer_suffix(delivery.message_format, delivery.settled, more)
-        return stateful_suffix(delivery.message_format, more, self.state)
+            return transfer.transfer_suffix(delivery.message_format, delivery.settled, more)
+        return transfer.stateful_suffix(delivery.message_format, more, self.state)
 
 
 class Outgoing:
@@ -124,9 +120,9 @@ class Outgoing:
         if message_format != 0 or len(tag) != link.prefix_tag_bytes:
             prefix = link.transfer_prefix(len(tag), message_format)
         if message_format == 0:
-            suffix = PLAIN_SETTLED if delivery.settled else PLAIN_UNSETTLED
+            suffix = transfer.PLAIN_SETTLED if delivery.settled else transfer.PLAIN_UNSETTLED
         else:
-            suffix = transfer_suffix(message_format, delivery.settled, False)
+            suffix = transfer.transfer_suffix(message_format, delivery.settled, False)
         size = len(prefix) + len(tag) + len(suffix) + len(payload) + _TRANSFER_FIXED
         if self.window <= 0 or size > self._connection.frame_size_out:
             self._queue.append(QueuedDelivery(delivery, payload))

@@ -8,13 +8,7 @@ link or a message. The connection routes frames here by channel.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp import conditions
-from partibus.amqp.disposition import (
-    ROLE_RECEIVER,
-    ROLE_SENDER,
-    PendingDispositions,
-    decode_disposition,
-)
+from partibus.amqp import conditions, disposition, performatives
 from partibus.amqp.errors import AmqpError, LinkError, ProtocolError, SessionError
 from partibus.amqp.events import (
     AttachConfirmed,
@@ -29,15 +23,6 @@ from partibus.amqp.events import (
 from partibus.amqp.framing import encode_frame
 from partibus.amqp.link import Link
 from partibus.amqp.outgoing import Outgoing
-from partibus.amqp.performatives import (
-    AttachFrame,
-    BeginFrame,
-    DetachFrame,
-    FlowFrame,
-    encode_begin,
-    encode_end,
-    encode_flow,
-)
 from partibus.amqp.settings import LINKS_PER_CONNECTION_MAX
 from partibus.amqp.transfer import decode_transfer
 
@@ -90,9 +75,9 @@ class Session:
         self._replenish_at = self.incoming_left // 2
         self.outgoing = Outgoing(connection)
         self.dirty = False
-        self.receiver_settled = PendingDispositions(ROLE_RECEIVER, True)
-        self.receiver_unsettled = PendingDispositions(ROLE_RECEIVER, False)
-        self.sender_settled = PendingDispositions(ROLE_SENDER, True)
+        self.receiver_settled = disposition.PendingDispositions(disposition.ROLE_RECEIVER, True)
+        self.receiver_unsettled = disposition.PendingDispositions(disposition.ROLE_RECEIVER, False)
+        self.sender_settled = disposition.PendingDispositions(disposition.ROLE_SENDER, True)
 
     def __repr__(self) -> str:
         return f"Session({self.channel})"
@@ -101,10 +86,12 @@ class Session:
 
     def write_begin(self, remote_channel: int | None) -> None:
         self.write(
-            encode_begin(self.connection.settings, remote_channel, self.outgoing.next_outgoing_id)
+            performatives.encode_begin(
+                self.connection.settings, remote_channel, self.outgoing.next_outgoing_id
+            )
         )
 
-    def take_begin(self, channel: int, frame: BeginFrame) -> None:
+    def take_begin(self, channel: int, frame: performatives.BeginFrame) -> None:
         self.remote_channel = channel
         self.next_incoming_id = frame.next_outgoing_id
         self.remote_handle_max = frame.handle_max
@@ -115,7 +102,7 @@ class Session:
         if self.end_sent or self.connection.closing:
             return
         self.flush_dispositions()
-        self.write(encode_end(error))
+        self.write(performatives.encode_end(error))
         self.end_sent = True
         self.abandon()
 
@@ -144,7 +131,7 @@ class Session:
         self.incoming_left = window
         self._replenish_at = window // 2
         self.write(
-            encode_flow(
+            performatives.encode_flow(
                 self.next_incoming_id,
                 window,
                 self.outgoing.next_outgoing_id,
@@ -189,7 +176,7 @@ class Session:
         link.write_attach(source, target, properties)
         return link
 
-    def take_attach(self, frame: AttachFrame, events: list[Event]) -> None:
+    def take_attach(self, frame: performatives.AttachFrame, events: list[Event]) -> None:
         if frame.handle > self.connection.settings.handle_max:
             raise ProtocolError(
                 conditions.CONNECTION_FRAMING_ERROR, "The handle is above handle-max."
@@ -231,7 +218,7 @@ class Session:
             raise SessionError(conditions.RESOURCE_LIMIT_EXCEEDED, "All handles are in use.")
         return handle
 
-    def take_detach(self, frame: DetachFrame, events: list[Event]) -> None:
+    def take_detach(self, frame: performatives.DetachFrame, events: list[Event]) -> None:
         link = self._remote_handles.pop(frame.handle, None)
         if link is None:
             raise SessionError(
@@ -296,7 +283,7 @@ class Session:
 
     # --- flow and dispositions ----------------------------------------------------------------
 
-    def take_flow(self, frame: FlowFrame, events: list[Event]) -> None:
+    def take_flow(self, frame: performatives.FlowFrame, events: list[Event]) -> None:
         self.outgoing.take_window(frame.next_incoming_id, frame.incoming_window)
         link: Link | None = None
         if frame.handle >= 0:
@@ -324,11 +311,11 @@ class Session:
         events.extend([FlowReceived(link) for link in self.wakeable() if link is not reported])
 
     def take_disposition(self, buf: bytes, at: int, end: int, events: list[Event]) -> None:
-        role, first, last, tail = decode_disposition(
+        role, first, last, tail = disposition.decode_disposition(
             buf, at, end, self.connection.disposition_tails
         )
         span = (last - first) & _MASK
-        if role == ROLE_SENDER:
+        if role == disposition.ROLE_SENDER:
             if tail.settled and span < 0x80000000:
                 events.append(IncomingSettled(self, first, last, tail.state))
             return

@@ -14,17 +14,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from partibus.atom import error_mapping
 from partibus.atom.access import AUTHORIZATION, Permission
 from partibus.atom.catalog_view import CatalogView
 from partibus.atom.counts import CountsSource
 from partibus.atom.documents import Caller, Page, feed_document
-from partibus.atom.error_mapping import (
-    BodyTooLarge,
-    BodyTooSlow,
-    MethodNotAllowed,
-    PreconditionFailed,
-    fault_document,
-)
 from partibus.atom.operations import Operations
 from partibus.atom.reading import read_entry
 from partibus.atom.resource import LISTS, Resource, parse_resource
@@ -94,7 +88,7 @@ class ManagementApplication:
         except BusError as error:
             return _fault(error, request)
         except ClientDisconnect:
-            return _fault(BodyTooSlow(), request)
+            return _fault(error_mapping.BodyTooSlow(), request)
         except Exception:
             log.exception("a management request failed: %s", request.method)
             failure = BusError("The server failed to process this request; see its log.")
@@ -111,7 +105,7 @@ class ManagementApplication:
         if request.method == "GET":
             return await self._get(resource, request, caller)
         if request.method not in ("PUT", "DELETE"):
-            raise MethodNotAllowed
+            raise error_mapping.MethodNotAllowed
         with audited(permission.who, f"{request.method} {resource.path}", _peer(request)):
             if request.method == "PUT":
                 return await self._put(resource, request, permission, caller)
@@ -148,10 +142,10 @@ def _fault(error: BusError, request: Request) -> Response:
     if isinstance(error, Unauthorized):
         refused("request refused", error, peer=_peer(request), path=request.scope["path"])
     headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
-    if isinstance(error, BodyTooSlow) or _has_long_body(request):
+    if isinstance(error, error_mapping.BodyTooSlow) or _has_long_body(request):
         headers = headers | _CLOSE  # unread input will not be read
     host = request.headers.get("host", "")
-    body = fault_document(error, host if _HOST.fullmatch(host) else "")
+    body = error_mapping.fault_document(error, host if _HOST.fullmatch(host) else "")
     return Response(body, error.http_status, headers, _FAULT)
 
 
@@ -176,7 +170,7 @@ def _is_update(request: Request) -> bool:
     """A PUT with `If-Match: *` updates an existing entity, one without creates it."""
     match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
     if match not in (None, "*") or none_match not in (None, "*"):
-        raise PreconditionFailed
+        raise error_mapping.PreconditionFailed
     return match is not None
 
 
@@ -203,7 +197,7 @@ def _number(request: Request, name: str, default: int) -> int:
 async def _body(request: Request) -> bytes:
     """The whole body; given up as soon as it is too long or takes too long."""
     if "content-length" in request.headers and _has_long_body(request):
-        raise BodyTooLarge
+        raise error_mapping.BodyTooLarge
     parts: list[bytes] = []
     total = 0
     try:
@@ -211,10 +205,10 @@ async def _body(request: Request) -> bytes:
             async for part in request.stream():
                 total += len(part)
                 if total > BODY_BYTES_MAX:
-                    raise BodyTooLarge
+                    raise error_mapping.BodyTooLarge
                 parts.append(part)
     except TimeoutError as error:
-        raise BodyTooSlow from error
+        raise error_mapping.BodyTooSlow from error
     return b"".join(parts)
 
 

@@ -8,20 +8,10 @@ makes a table of them validates them. Bodies are handled elsewhere. Hot, and com
 import struct
 from typing import Final
 
+from partibus.amqp.codec import section_walk
 from partibus.amqp.codec.decode import DecodeError, decode_value
-from partibus.amqp.codec.section_walk import (
-    APPLICATION_PROPERTIES,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    open_compound,
-    read_descriptor,
-)
 from partibus.amqp.codec.text import text_of
-from partibus.client.message_columns import (
-    FIELD_COUNT,
-    PROPERTY_FIELDS,
-    add_fields,
-)
+from partibus.client import message_columns
 from partibus.client.property_text import to_text
 from partibus.domain import annotations as annotation_names
 from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
@@ -42,9 +32,9 @@ class HeadColumns:
 
     def __init__(self, names: frozenset[str]) -> None:
         self.texts: dict[str, list[object]] = {}
-        self._fields: list[list[object] | None] = [None] * FIELD_COUNT
+        self._fields: list[list[object] | None] = [None] * message_columns.FIELD_COUNT
         self._needs_fields = False
-        for name, number in PROPERTY_FIELDS.items():
+        for name, number in message_columns.PROPERTY_FIELDS.items():
             if name in names:
                 self._fields[number] = self.texts[name] = []
                 self._needs_fields = True
@@ -91,7 +81,7 @@ class HeadColumns:
             value_at = at + 3
             section = head[at + 2]
             if head[at] != 0x00 or head[at + 1] != 0x53:
-                section, value_at = read_descriptor(head, at, end)
+                section, value_at = section_walk.read_descriptor(head, at, end)
             code = head[value_at]
             if code == 0xC0 or code == 0xC1:
                 at = value_at + 2 + head[value_at + 1]
@@ -99,11 +89,11 @@ class HeadColumns:
                 at = value_at + 1
             else:
                 at = value_at + 5 + int(_UINT32.unpack_from(head, value_at + 1)[0])
-            if section == PROPERTIES:
+            if section == section_walk.PROPERTIES:
                 fields_at = value_at
-            elif section == APPLICATION_PROPERTIES:
+            elif section == section_walk.APPLICATION_PROPERTIES:
                 properties_at = value_at
-            elif section == MESSAGE_ANNOTATIONS:
+            elif section == section_walk.MESSAGE_ANNOTATIONS:
                 annotations_at = value_at
             else:
                 raise DecodeError(f"section 0x{section:02x} cannot be part of a message head")
@@ -113,7 +103,7 @@ class HeadColumns:
             else:
                 self._add_no_annotations()
         if self._needs_fields:
-            add_fields(head, fields_at, end, self._fields, False)
+            message_columns.add_fields(head, fields_at, end, self._fields, False)
         if self._needs_properties:
             if properties_at >= 0:
                 self._add_properties(head, properties_at, end)
@@ -123,7 +113,7 @@ class HeadColumns:
     # --- application properties -----------------------------------------------------------
 
     def _add_properties(self, head: bytes, at: int, end: int) -> None:
-        count, at, _ = open_compound(head, at, 0xC1)
+        count, at, _ = section_walk.open_compound(head, at, 0xC1)
         names, texts, types = self.property_names, self.property_texts, self.property_types
         first = len(names)
         places: dict[Text, int] | None = {} if count > 2 * _FEW else None
@@ -197,7 +187,7 @@ class HeadColumns:
     # --- annotations ----------------------------------------------------------------------
 
     def _add_annotations(self, head: bytes, at: int, end: int) -> None:
-        count, at, _ = open_compound(head, at, 0xC1)
+        count, at, _ = section_walk.open_compound(head, at, 0xC1)
         key_text: Text = None
         source: Text = None
         scheduled: int | None = None

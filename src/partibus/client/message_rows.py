@@ -8,23 +8,8 @@ the reason. Hot, and compiled.
 import struct
 from typing import Final
 
+from partibus.amqp.codec import encode, sections
 from partibus.amqp.codec.decode import decode_value
-from partibus.amqp.codec.encode import (
-    encode_binary,
-    encode_compound,
-    encode_str,
-    encode_symbol,
-    encode_value,
-)
-from partibus.amqp.codec.sections import (
-    AMQP_SEQUENCE,
-    AMQP_VALUE,
-    DATA,
-    PROPERTIES,
-    encode_annotations,
-    encode_application_properties,
-    encode_header,
-)
 from partibus.client.message_columns import PROPERTY_FIELDS
 from partibus.client.property_text import from_text, typed
 from partibus.domain import annotations as annotation_names
@@ -32,12 +17,12 @@ from partibus.domain import annotations as annotation_names
 PRIORITY: Final = 4  # [3.2.1]
 _CONTENT_TYPE: Final = PROPERTY_FIELDS["content_type"]
 _NULL: Final = b"\x40"
-_DATA_HEAD: Final = bytes((0x00, 0x53, DATA))
-_VALUE_HEAD: Final = bytes((0x00, 0x53, AMQP_VALUE))
-_SEQUENCE_HEAD: Final = bytes((0x00, 0x53, AMQP_SEQUENCE))
-_PROPERTIES_HEAD: Final = bytes((0x00, 0x53, PROPERTIES))
-_PARTITION_KEY: Final = encode_symbol(annotation_names.PARTITION_KEY)
-_SCHEDULED: Final = encode_symbol(annotation_names.SCHEDULED_TIME)
+_DATA_HEAD: Final = bytes((0x00, 0x53, sections.DATA))
+_VALUE_HEAD: Final = bytes((0x00, 0x53, sections.AMQP_VALUE))
+_SEQUENCE_HEAD: Final = bytes((0x00, 0x53, sections.AMQP_SEQUENCE))
+_PROPERTIES_HEAD: Final = bytes((0x00, 0x53, sections.PROPERTIES))
+_PARTITION_KEY: Final = encode.encode_symbol(annotation_names.PARTITION_KEY)
+_SCHEDULED: Final = encode.encode_symbol(annotation_names.SCHEDULED_TIME)
 _TIMESTAMP: Final = struct.Struct(">Bq")
 _LIST_CODES: Final = (0x45, 0xC0, 0xD0)
 
@@ -68,12 +53,12 @@ class MessageRows:
             if isinstance(life, int):
                 if life < 0:
                     raise ValueError(f"time_to_live_ms is {life}; it must not be negative")
-                head = encode_header(True, PRIORITY, life, 0)
+                head = sections.encode_header(True, PRIORITY, life, 0)
         if self._keys is not None or self._scheduled is not None:
             head += self._annotations(row)
         head += self._field_section(row, message_id)
         if self._texts is not None or self._properties:
-            head += encode_application_properties(self._property_values(row))
+            head += sections.encode_application_properties(self._property_values(row))
         return head + self._body(row)
 
     def _annotations(self, row: int) -> bytes:
@@ -82,14 +67,14 @@ class MessageRows:
         if self._keys is not None:
             key = self._keys[row]
             if isinstance(key, str):
-                pairs = _PARTITION_KEY + encode_str(key)
+                pairs = _PARTITION_KEY + encode.encode_str(key)
                 count = 1
         if self._scheduled is not None:
             moment_ms = self._scheduled[row]
             if isinstance(moment_ms, int):
                 pairs += _SCHEDULED + _TIMESTAMP.pack(0x83, moment_ms)
                 count += 1
-        return encode_annotations(pairs, count)
+        return sections.encode_annotations(pairs, count)
 
     def _field_section(self, row: int, message_id: str | None) -> bytes:
         parts: list[bytes] = []
@@ -100,13 +85,13 @@ class MessageRows:
                 value = message_id
             if isinstance(value, str):
                 is_symbol = number == _CONTENT_TYPE
-                parts.append(encode_symbol(value) if is_symbol else encode_str(value))
+                parts.append(encode.encode_symbol(value) if is_symbol else encode.encode_str(value))
                 count = number + 1
             else:
                 parts.append(_NULL)
         if count == 0:
             return b""
-        return _PROPERTIES_HEAD + encode_compound(0xC0, count, b"".join(parts[:count]))
+        return _PROPERTIES_HEAD + encode.encode_compound(0xC0, count, b"".join(parts[:count]))
 
     def _property_values(self, row: int) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -129,10 +114,10 @@ class MessageRows:
         if isinstance(body, str):
             body = body.encode()
         if kind is None or kind == "data":
-            return _DATA_HEAD + encode_binary(body if isinstance(body, bytes) else b"")
+            return _DATA_HEAD + encode.encode_binary(body if isinstance(body, bytes) else b"")
         if kind != "value" and kind != "sequence":
             raise ValueError(f"body_type is '{kind}'; expected data, value or sequence")
-        raw = body if isinstance(body, bytes) else encode_value(None)
+        raw = body if isinstance(body, bytes) else encode.encode_value(None)
         _, end = decode_value(raw, 0, len(raw))
         if end != len(raw):
             raise ValueError("body holds more than one value")

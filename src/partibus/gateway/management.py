@@ -23,18 +23,13 @@ from partibus.domain.rights import Rights
 from partibus.fragment.commands import SubQueueType
 from partibus.gateway.links.session import HeldSession
 from partibus.gateway.namespace import Entity
+from partibus.gateway.operations import sessions
 from partibus.gateway.operations.deferred import receive_by_sequence_number
 from partibus.gateway.operations.delete import batch_delete_messages
 from partibus.gateway.operations.locks import renew_lock, update_disposition
 from partibus.gateway.operations.peek import peek_message
 from partibus.gateway.operations.rules import add_rule, enumerate_rules, remove_rule
 from partibus.gateway.operations.schedule import cancel_scheduled_message, schedule_message
-from partibus.gateway.operations.sessions import (
-    get_message_sessions,
-    get_session_state,
-    renew_session_lock,
-    set_session_state,
-)
 from partibus.gateway.operations.transacted import IN_TRANSACTIONS, refusal
 from partibus.gateway.requests import Request, RequestLink
 from partibus.gateway.transactions.transaction import Transaction
@@ -147,10 +142,10 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
     "peek-message": (peek_message, Rights.LISTEN),
     "receive-by-sequence-number": (receive_by_sequence_number, Rights.LISTEN),
     "batch-delete-messages": (batch_delete_messages, Rights.LISTEN),
-    "renew-session-lock": (renew_session_lock, Rights.LISTEN),
-    "get-session-state": (get_session_state, Rights.LISTEN),
-    "set-session-state": (set_session_state, Rights.LISTEN),
-    "get-message-sessions": (get_message_sessions, Rights.LISTEN),
+    "renew-session-lock": (sessions.renew_session_lock, Rights.LISTEN),
+    "get-session-state": (sessions.get_session_state, Rights.LISTEN),
+    "set-session-state": (sessions.set_session_state, Rights.LISTEN),
+    "get-message-sessions": (sessions.get_message_sessions, Rights.LISTEN),
     "add-rule": (add_rule, Rights.LISTEN),
     "remove-rule": (remove_rule, Rights.LISTEN),
     "enumerate-rules": (enumerate_rules, Rights.LISTEN),

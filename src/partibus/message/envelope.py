@@ -11,18 +11,10 @@ import struct
 import uuid
 from typing import Final
 
+from partibus.amqp.codec import section_walk
 from partibus.amqp.codec.decode import DecodeError, decode_value
 from partibus.amqp.codec.encode import ENCODED_NULL, encode_symbol, encode_uint, encode_value
 from partibus.amqp.codec.properties import TTL_MS_MAX
-from partibus.amqp.codec.section_walk import (
-    ACQUIRER_SET,
-    DURABLE_UNSET,
-    HEADER_FIELDS,
-    PRIORITY_UNSET,
-    SectionOrderError,
-    in_order,
-    parse_first_frame,
-)
 from partibus.amqp.codec.sections import (
     MessageSections,
     decode_application_properties,
@@ -176,15 +168,15 @@ def received_to_stored(
     try:
         if rest:
             size = end - start + sum([len(piece) for piece in rest])
-            first = parse_first_frame(payload, start, end, size)
+            first = section_walk.parse_first_frame(payload, start, end, size)
             if first is not None and not (first.has_nested or first.has_unread):
                 return _to_stored(payload, start, end, rest, first, is_identified)
             payload = b"".join([memoryview(payload)[start:end], *rest])
             start, end = 0, size
         try:
             sections = parse_sections(payload, start, end)
-        except SectionOrderError:
-            payload = in_order(payload[start:end])
+        except section_walk.SectionOrderError:
+            payload = section_walk.in_order(payload[start:end])
             start, end = 0, len(payload)
             sections = parse_sections(payload)
         if sections.has_nested or sections.has_unread:
@@ -447,14 +439,14 @@ def _header(flags: int, priority: int, ttl_ms: int, delivery_count: int) -> byte
     """The header, with null where the sender set nothing (MSG-2); its time and count are ours."""
     fields = b"".join(
         (
-            ENCODED_NULL if flags & DURABLE_UNSET else _BOOLEANS[flags & _DURABLE],
-            ENCODED_NULL if flags & PRIORITY_UNSET else bytes((0x50, priority)),
+            ENCODED_NULL if flags & section_walk.DURABLE_UNSET else _BOOLEANS[flags & _DURABLE],
+            ENCODED_NULL if flags & section_walk.PRIORITY_UNSET else bytes((0x50, priority)),
             ENCODED_NULL if ttl_ms < 0 else encode_uint(min(ttl_ms, TTL_MS_MAX)),
-            _BOOLEANS[flags >> 5 & 1] if flags & ACQUIRER_SET else ENCODED_NULL,
+            _BOOLEANS[flags >> 5 & 1] if flags & section_walk.ACQUIRER_SET else ENCODED_NULL,
             encode_uint(delivery_count),
         )
     )
-    return b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, HEADER_FIELDS)) + fields
+    return b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, section_walk.HEADER_FIELDS)) + fields
 
 
 def _plain_header(flags: int, priority: int, delivery_count: int) -> bytes:

@@ -17,38 +17,26 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Timestamp
-from partibus.domain.annotations import (
-    DEAD_LETTER_SOURCE,
-    ENQUEUE_SEQUENCE_NUMBER,
-    ENQUEUED_TIME,
-    LOCK_TOKEN,
-    LOCKED_UNTIL,
-    MESSAGE_STATE,
-    PARTITION_ID,
-    PARTITION_KEY,
-    SCHEDULED_TIME,
-    SEQUENCE_NUMBER,
-    VIA_PARTITION_KEY,
-)
+from partibus.domain import annotations
 from partibus.domain.errors import ArgumentError
 from partibus.domain.moments import checked_moment
 
 _BROKER_ANNOTATIONS: Final = frozenset(
     (
-        ENQUEUED_TIME,
-        SEQUENCE_NUMBER,
-        ENQUEUE_SEQUENCE_NUMBER,
-        LOCKED_UNTIL,
-        LOCK_TOKEN,
-        MESSAGE_STATE,
-        PARTITION_ID,
-        DEAD_LETTER_SOURCE,
+        annotations.ENQUEUED_TIME,
+        annotations.SEQUENCE_NUMBER,
+        annotations.ENQUEUE_SEQUENCE_NUMBER,
+        annotations.LOCKED_UNTIL,
+        annotations.LOCK_TOKEN,
+        annotations.MESSAGE_STATE,
+        annotations.PARTITION_ID,
+        annotations.DEAD_LETTER_SOURCE,
     )
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
 DELIVERY_TIME: Final = "x-opt-delivery-time"
 """Where a JMS client puts the due time of a message (JMS-8)."""
-_TEXT_ANNOTATIONS: Final = (PARTITION_KEY, VIA_PARTITION_KEY)
+_TEXT_ANNOTATIONS: Final = (annotations.PARTITION_KEY, annotations.VIA_PARTITION_KEY)
 PARTITION_KEY_LENGTH_MAX: Final = 128
 """MSG-2."""
 
@@ -64,11 +52,13 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
     while at < end:
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
-        if key == SCHEDULED_TIME and isinstance(value, int):
-            scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED_TIME}'", int(value)))
+        if key == annotations.SCHEDULED_TIME and isinstance(value, int):
+            scheduled_ms = max(
+                0, checked_moment(f"annotation '{annotations.SCHEDULED_TIME}'", int(value))
+            )
         elif key == DELIVERY_TIME and isinstance(value, int) and not scheduled_ms:
             scheduled_ms = max(0, checked_moment(f"annotation '{DELIVERY_TIME}'", int(value)))
-        elif key == PARTITION_KEY and value is not None:
+        elif key == annotations.PARTITION_KEY and value is not None:
             partition_key = _checked_key(text_of(value) or "")
         if key in _BROKER_ANNOTATIONS:
             is_same = False
@@ -85,15 +75,15 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
 
 def _is_as_service_writes(key: object, value: object) -> bool:
     """Whether an annotation that the bus reads has the type that clients expect."""
-    if key == SCHEDULED_TIME:
+    if key == annotations.SCHEDULED_TIME:
         return type(value) is Timestamp or not isinstance(value, int)
     return key not in _TEXT_ANNOTATIONS or value is None or type(value) is str
 
 
 def _as_service_writes(key: object, value: object) -> bytes:
     """The pair in its proper type: the vendor's Python client sends a received key as binary."""
-    if isinstance(value, int) and key == SCHEDULED_TIME:
-        return encode_symbol(SCHEDULED_TIME) + encode_value(Timestamp(value))
+    if isinstance(value, int) and key == annotations.SCHEDULED_TIME:
+        return encode_symbol(annotations.SCHEDULED_TIME) + encode_value(Timestamp(value))
     return encode_symbol(str(key)) + encode_value(text_of(value))
 
 

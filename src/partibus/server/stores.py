@@ -15,14 +15,8 @@ from partibus.domain.errors import ConfigError
 from partibus.fragment.broker import Scheduler
 from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
+from partibus.store import fault_injection
 from partibus.store.disk import OsDisk
-from partibus.store.fault_injection import (
-    DiskFaults,
-    FaultyDisk,
-    LaneFaults,
-    MemoryFaults,
-    StoreFaults,
-)
 from partibus.store.interface import Notify, Store
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
@@ -40,14 +34,14 @@ class StoreMaker:
     notify: Notify
     scheduler: Scheduler
     data_key: DataKey | None = None
-    faults: dict[int, StoreFaults] = field(init=False)
-    _lane_faults: dict[int, LaneFaults] = field(init=False)
+    faults: dict[int, fault_injection.StoreFaults] = field(init=False)
+    _lane_faults: dict[int, fault_injection.LaneFaults] = field(init=False)
     _shared: "dict[str, SharedAppends]" = field(init=False, default_factory=dict)
     """Of each database, for the lanes of a cluster."""
 
     def __post_init__(self) -> None:
         databases = self.settings.store_databases if self.settings.faults else ()
-        self._lane_faults = {number: LaneFaults() for number in databases}
+        self._lane_faults = {number: fault_injection.LaneFaults() for number in databases}
         self.faults = {**self._lane_faults}
 
     def make(self, number: int) -> Store:
@@ -67,9 +61,9 @@ class StoreMaker:
         free_min = self.settings.disk_free_min
         if not self.settings.faults:
             return SegmentStore(directory, notify=self.notify, free_min=free_min)
-        disk = FaultyDisk(OsDisk())
+        disk = fault_injection.FaultyDisk(OsDisk())
         store = SegmentStore(directory, notify=self.notify, disk=disk, free_min=free_min)
-        self.faults[number] = DiskFaults(store, disk)
+        self.faults[number] = fault_injection.DiskFaults(store, disk)
         return store
 
     def _in_database(self, number: int, address: str) -> Store:
@@ -113,7 +107,7 @@ class StoreMaker:
     def _in_memory(self, number: int) -> Store:
         if not self.settings.faults:
             return MemoryStore(notify=self.notify)
-        faults = MemoryFaults(self.notify, self._later)
+        faults = fault_injection.MemoryFaults(self.notify, self._later)
         store = MemoryStore(notify=faults.notify)
         faults.attach(store)
         self.faults[number] = faults

@@ -17,16 +17,11 @@ from typing import TYPE_CHECKING
 from partibus.control.access.policies import ensure_root_policy
 from partibus.control.catalog.catalog import Catalog
 from partibus.fragment.commands import Command
+from partibus.simulation import contents
 from partibus.simulation.clients.client import ClientEnvironment, SimulatedClient
 from partibus.simulation.clients.draining import Drain
 from partibus.simulation.clients.kinds import KINDS
 from partibus.simulation.clock import SimulatedClock
-from partibus.simulation.contents import (
-    Bounds,
-    check_contents,
-    check_room,
-    leftovers,
-)
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
@@ -95,7 +90,7 @@ class Simulation:
         self.threads = Threads(self.world)
         self.ledger = Ledger(self.world)
         self.processes: Sequence[ServerProcess] = []
-        self._bounds = Bounds()
+        self._bounds = contents.Bounds()
         self._cluster: SimulatedCluster | None = None
         self._stands = contextlib.ExitStack()
         """Replacements in the product's modules for a cluster."""
@@ -250,7 +245,7 @@ class Simulation:
                 raise client.violation
         for process in self.processes:
             if process.is_up:
-                check_contents(process)
+                contents.check_contents(process)
                 self._bounds.check(process)
         if self._cluster is not None:
             self._cluster.check()
@@ -264,7 +259,7 @@ class Simulation:
         self._checkpoint()
         self._see_everybody_off()
         for process in self.processes:
-            check_room(process, self.plan.segment_bytes)
+            contents.check_room(process, self.plan.segment_bytes)
 
     def _drain(self) -> None:
         """Receive everything that is left, until nothing more comes."""
@@ -299,7 +294,7 @@ class Simulation:
         self.net.part()
         end_us = self.world.now_us + LEAVING_US_MAX
         self._listen_on()
-        while left := "; ".join(filter(None, map(leftovers, self.processes))):
+        while left := "; ".join(filter(None, map(contents.leftovers, self.processes))):
             if self.world.now_us > end_us:
                 raise Violation(f"everything is settled, everybody has left, and {left}")
             if self._new_drain().left():

@@ -7,28 +7,9 @@ Shipped, because extensions of the machine need the same bench.
 from collections.abc import Sequence
 
 from partibus.domain.errors import BusError
+from partibus.fragment import commands
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import (
-    AcceptSession,
-    CancelScheduled,
-    Command,
-    Consumer,
-    Demand,
-    Detach,
-    Enqueue,
-    GetSessionState,
-    ListSessions,
-    Outcome,
-    Peek,
-    Purge,
-    ReceiveDeferred,
-    Renew,
-    RenewSession,
-    SessionConsumer,
-    SetSessionState,
-    Settle,
-    SubQueueType,
-)
+from partibus.fragment.commands import Command, Consumer, Outcome, SubQueueType
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.upkeep.slices import SLICE
@@ -230,7 +211,7 @@ class FragmentBench:
         requests = list(range(first, self._request + 1))
         messages = [NewMessage(body, ttl_ms, scheduled_ms, session_id) for body in bodies]
         size = sum(len(body) for body in bodies)
-        self.submit(Enqueue(self.ports, messages, requests, size))
+        self.submit(commands.Enqueue(self.ports, messages, requests, size))
         return requests
 
     def receiver(
@@ -242,7 +223,7 @@ class FragmentBench:
 
     def demand(self, consumer: Consumer, more: int, drain: bool = False) -> None:
         """Allow a receiver this many more messages."""
-        self.submit(Demand(consumer, consumer.sent + more, drain))
+        self.submit(commands.Demand(consumer, consumer.sent + more, drain))
 
     def receive(
         self, count: int, subqueue: SubQueueType = SubQueueType.MAIN, deletes: bool = False
@@ -250,7 +231,7 @@ class FragmentBench:
         """Receive what is there now, up to `count`, and leave."""
         inbox, consumer = self.receiver(subqueue, deletes)
         self.demand(consumer, count, drain=True)
-        self.submit(Detach(consumer))
+        self.submit(commands.Detach(consumer))
         return inbox.take()
 
     def settle(
@@ -261,19 +242,19 @@ class FragmentBench:
         overlay: Overlay | None = None,
     ) -> tuple[list[int], BusError | None]:
         """Settle; returns the lost tokens and the error."""
-        command = Settle(self.ports, None, subqueue, list(tokens), outcome, overlay)
+        command = commands.Settle(self.ports, None, subqueue, list(tokens), outcome, overlay)
         self.submit(command)
         _, lost, error = self.ports.settlements.pop()
         return lost, error
 
     def renew(self, tokens: Sequence[int], subqueue: SubQueueType = SubQueueType.MAIN) -> list[int]:
         """Renew locks; returns the new times, 0 for a lost lock."""
-        self.submit(Renew(self.ports, subqueue, list(tokens)))
+        self.submit(commands.Renew(self.ports, subqueue, list(tokens)))
         return self.ports.renewals.pop()
 
     def cancel(self, *sequences: int) -> int | BusError:
         """Cancel scheduled messages."""
-        self.submit(CancelScheduled(self.ports, list(sequences)))
+        self.submit(commands.CancelScheduled(self.ports, list(sequences)))
         return self.ports.answers.pop()
 
     def receive_deferred(
@@ -286,7 +267,9 @@ class FragmentBench:
     ) -> list[Delivered] | BusError:
         """Receive deferred messages by number."""
         numbers = list(sequences)
-        self.submit(ReceiveDeferred(self.ports, subqueue, numbers, deletes, session_id, lock))
+        self.submit(
+            commands.ReceiveDeferred(self.ports, subqueue, numbers, deletes, session_id, lock)
+        )
         return self.ports.lookups.pop()
 
     def peek(
@@ -298,7 +281,9 @@ class FragmentBench:
         session_id: str | None = None,
     ) -> list[Delivered]:
         """Peek at messages."""
-        self.submit(Peek(self.ports, subqueue, from_sequence, count, byte_count_max, session_id))
+        self.submit(
+            commands.Peek(self.ports, subqueue, from_sequence, count, byte_count_max, session_id)
+        )
         answer = self.ports.lookups.pop()
         assert not isinstance(answer, BusError)
         return answer
@@ -312,7 +297,7 @@ class FragmentBench:
     ) -> int | BusError:
         """Delete waiting messages."""
         moment_ms = self.clock.now_ms() + 1 if before_ms is None else before_ms
-        self.submit(Purge(self.ports, subqueue, count, moment_ms, session_id))
+        self.submit(commands.Purge(self.ports, subqueue, count, moment_ms, session_id))
         return self.ports.answers.pop()
 
     # --- sessions -------------------------------------------------------------------------
@@ -325,28 +310,28 @@ class FragmentBench:
         deletes: bool = False,
         is_exclusive: bool = True,
         takes_over: int = 0,
-    ) -> tuple[SessionInbox, SessionConsumer]:
+    ) -> tuple[SessionInbox, commands.SessionConsumer]:
         """A receiver that has asked for a session, or for any."""
         inbox = SessionInbox()
-        consumer = SessionConsumer(1, inbox, deletes)
-        self.submit(AcceptSession(consumer, session_id, waits, is_exclusive, takes_over))
+        consumer = commands.SessionConsumer(1, inbox, deletes)
+        self.submit(commands.AcceptSession(consumer, session_id, waits, is_exclusive, takes_over))
         return inbox, consumer
 
     def renew_session(self, inbox: SessionInbox) -> int:
         """Renew the lock of a session; returns the new time, 0 for a lost one."""
-        self.submit(RenewSession(self.ports, inbox.session_id or "", inbox.lock))
+        self.submit(commands.RenewSession(self.ports, inbox.session_id or "", inbox.lock))
         (until_ms,) = self.ports.renewals.pop()
         return until_ms
 
     def set_state(self, inbox: SessionInbox, state: bytes | None) -> int | BusError:
         """Store the state of a session."""
-        self.submit(SetSessionState(self.ports, inbox.session_id or "", inbox.lock, state))
+        self.submit(commands.SetSessionState(self.ports, inbox.session_id or "", inbox.lock, state))
         return self.ports.answers.pop()
 
     def get_state(self, inbox: SessionInbox) -> bytes | BusError | None:
         """The state of a session."""
         count = len(self.ports.states)
-        self.submit(GetSessionState(self.ports, inbox.session_id or "", inbox.lock))
+        self.submit(commands.GetSessionState(self.ports, inbox.session_id or "", inbox.lock))
         if len(self.ports.states) > count:
             return self.ports.states.pop()
         error = self.ports.answers.pop()
@@ -357,5 +342,5 @@ class FragmentBench:
         self, updated_after_ms: int | None = None, skip: int = 0, count: int = 100
     ) -> tuple[list[str], int]:
         """The ids of sessions, and how many before them were skipped."""
-        self.submit(ListSessions(self.ports, updated_after_ms, skip, count))
+        self.submit(commands.ListSessions(self.ports, updated_after_ms, skip, count))
         return self.ports.listings.pop()

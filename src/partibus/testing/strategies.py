@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 
-from partibus.domain.limits import (
-    ENTITY_PATH_LENGTH_MAX,
-    MESSAGE_ID_LENGTH_MAX,
-    SESSION_ID_LENGTH_MAX,
-    SUBSCRIPTION_NAME_LENGTH_MAX,
-)
+from partibus.domain import limits
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusMessage
@@ -45,24 +40,24 @@ def _segments(length_max: int) -> st.SearchStrategy[str]:
 
 def entity_names(length_max: int = 50) -> st.SearchStrategy[str]:
     """Names of queues and topics, some of them with slashes (ENT-6, ENT-7)."""
-    assert 4 <= length_max <= ENTITY_PATH_LENGTH_MAX
+    assert 4 <= length_max <= limits.ENTITY_PATH_LENGTH_MAX
     parts = st.lists(_segments(max(2, length_max // 2 - 1)), min_size=1, max_size=2)
     return parts.map("/".join)
 
 
 def subscription_names() -> st.SearchStrategy[str]:
     """Names of subscriptions: one segment (ENT-6)."""
-    return _segments(SUBSCRIPTION_NAME_LENGTH_MAX)
+    return _segments(limits.SUBSCRIPTION_NAME_LENGTH_MAX)
 
 
 def message_ids() -> st.SearchStrategy[str]:
     """Ids of messages (QTA-8)."""
-    return _text(MESSAGE_ID_LENGTH_MAX, 1)
+    return _text(limits.MESSAGE_ID_LENGTH_MAX, 1)
 
 
 def session_ids() -> st.SearchStrategy[str]:
     """Ids of sessions, and partition keys (QTA-8)."""
-    return _text(SESSION_ID_LENGTH_MAX, 1)
+    return _text(limits.SESSION_ID_LENGTH_MAX, 1)
 
 
 def property_values() -> st.SearchStrategy[Any]:
@@ -106,7 +101,7 @@ def message_fields(*, in_sessions: bool = False) -> st.SearchStrategy[dict[str, 
         "message_id": message_ids(),
         "subject": _text(TEXT_LENGTH_MAX),
         "content_type": st.sampled_from(("application/json", "text/plain")),
-        "correlation_id": _text(MESSAGE_ID_LENGTH_MAX, 1),
+        "correlation_id": _text(limits.MESSAGE_ID_LENGTH_MAX, 1),
         "to": _text(TEXT_LENGTH_MAX),
         "reply_to": _text(TEXT_LENGTH_MAX),
         "time_to_live": lives(),

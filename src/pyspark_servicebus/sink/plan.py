@@ -8,21 +8,7 @@ sent to the executors and contains no secret.
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import SinkOptions
@@ -34,26 +20,26 @@ from pyspark_servicebus.schema import (
     TARGET_COLUMN,
 )
 
-PROPERTY_TYPES: Final[dict[type[DataType], str]] = {
-    StringType: "string",
-    BooleanType: "boolean",
-    ByteType: "byte",
-    ShortType: "short",
-    IntegerType: "int",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    BinaryType: "binary",
-    TimestampType: "timestamp",
+PROPERTY_TYPES: Final[dict[type[types.DataType], str]] = {
+    types.StringType: "string",
+    types.BooleanType: "boolean",
+    types.ByteType: "byte",
+    types.ShortType: "short",
+    types.IntegerType: "int",
+    types.LongType: "long",
+    types.FloatType: "float",
+    types.DoubleType: "double",
+    types.BinaryType: "binary",
+    types.TimestampType: "timestamp",
 }
 """The AMQP type of a column that becomes an application property."""
-_TAKEN: Final[dict[str, tuple[type[DataType], ...]]] = {
+_TAKEN: Final[dict[str, tuple[type[types.DataType], ...]]] = {
     **{name: (type(kind),) for name, kind in COLUMNS.items()},
-    "body": (BinaryType, StringType),
-    "time_to_live_ms": (LongType, IntegerType),
-    RAW_COLUMN: (BinaryType,),
-    LOCK_COLUMN: (StringType,),
-    TARGET_COLUMN: (StringType,),
+    "body": (types.BinaryType, types.StringType),
+    "time_to_live_ms": (types.LongType, types.IntegerType),
+    RAW_COLUMN: (types.BinaryType,),
+    LOCK_COLUMN: (types.StringType,),
+    TARGET_COLUMN: (types.StringType,),
 }
 SEQUENCE: Final = "sequence"
 KEY: Final = "key"
@@ -78,7 +64,7 @@ class SinkPlan:
         return TARGET_COLUMN in self.columns
 
 
-def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
+def sink_plan(schema: types.StructType, options: SinkOptions) -> SinkPlan:
     """The plan for these columns; OptionsError lists everything that is wrong with them."""
     complaints: list[str] = []
     columns: set[str] = set()
@@ -116,15 +102,15 @@ def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
     return SinkPlan(frozenset(columns), tuple(properties), identity, key)
 
 
-def _type_complaints(name: str, kind: DataType) -> list[str]:
+def _type_complaints(name: str, kind: types.DataType) -> list[str]:
     allowed = _TAKEN[name]
     fits = isinstance(kind, allowed)
-    if isinstance(kind, MapType):
-        fits = fits and {type(kind.keyType), type(kind.valueType)} == {StringType}
+    if isinstance(kind, types.MapType):
+        fits = fits and {type(kind.keyType), type(kind.valueType)} == {types.StringType}
     if fits:
         return []
     wanted = " or ".join(
-        "map<string,string>" if a is MapType else a().simpleString() for a in allowed
+        "map<string,string>" if a is types.MapType else a().simpleString() for a in allowed
     )
     return [f"{name}: it is a {kind.simpleString()}; {wanted} is needed."]
 

@@ -10,23 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from partibus.amqp.codec.types import (
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Float,
-    Int,
-    Long,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-)
+from partibus.amqp.codec import types
 
 ENCODED_NULL: Final = b"\x40"
 ENCODED_TRUE: Final = b"\x41"
@@ -175,23 +159,23 @@ SCALAR_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     type(None): _encode_none,
     bool: _encode_bool,
     int: _encode_long,
-    Long: _encode_long,
-    Int: _encode_int,
-    UInt: encode_uint,
-    ULong: encode_ulong,
-    UByte: _encode_ubyte,
-    UShort: _encode_ushort,
-    Byte: _encode_byte,
-    Short: _encode_short,
-    Timestamp: _encode_timestamp,
+    types.Long: _encode_long,
+    types.Int: _encode_int,
+    types.UInt: encode_uint,
+    types.ULong: encode_ulong,
+    types.UByte: _encode_ubyte,
+    types.UShort: _encode_ushort,
+    types.Byte: _encode_byte,
+    types.Short: _encode_short,
+    types.Timestamp: _encode_timestamp,
     float: _encode_double,
-    Float: encode_float,
+    types.Float: encode_float,
     str: encode_str,
-    Symbol: encode_symbol,
-    Char: encode_char,
+    types.Symbol: encode_symbol,
+    types.Char: encode_char,
     bytes: encode_binary,
     UUID: _encode_uuid,
-    Decimal32: _encode_decimal32,
-    Decimal64: _encode_decimal64,
-    Decimal128: _encode_decimal128,
+    types.Decimal32: _encode_decimal32,
+    types.Decimal64: _encode_decimal64,
+    types.Decimal128: _encode_decimal128,
 }

@@ -15,13 +15,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 from psycopg import pq
 
-from partibus.control.postgres.session import (
-    WORK_MS,
-    SyncConnection,
-    connect,
-    shut_down,
-    unreachable,
-)
+from partibus.control.postgres import session
 from partibus.domain.errors import CatalogBusy, StoreUnavailable
 
 BUSY_MS: Final = 250
@@ -40,7 +34,7 @@ class CatalogLink:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._connection: SyncConnection | None = None
+        self._connection: session.SyncConnection | None = None
 
     @property
     def in_transaction(self) -> bool:
@@ -121,13 +115,13 @@ class CatalogLink:
         self.run("SELECT pg_advisory_xact_lock(%s)", (CATALOG_LOCK,))
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[SyncConnection]:
+    def _guarded(self) -> Iterator[session.SyncConnection]:
         """End a statement that takes too long by closing its socket: the database may hang, and a
         limit enforced by the database would hang with it."""
         if self._connection is None:
-            self._connection = connect(self._dsn, "catalog")
+            self._connection = session.connect(self._dsn, "catalog")
         connection = self._connection
-        watch = threading.Timer(WORK_MS / 1000, shut_down, (connection.pgconn,))
+        watch = threading.Timer(session.WORK_MS / 1000, session.shut_down, (connection.pgconn,))
         watch.daemon = True
         watch.start()
         try:
@@ -137,7 +131,7 @@ class CatalogLink:
         except psycopg.Error as error:
             _log.info("the catalog cannot be used: %s", error)
             self.close()
-            raise unreachable(self._dsn, error) from error
+            raise session.unreachable(self._dsn, error) from error
         finally:
             watch.cancel()
 

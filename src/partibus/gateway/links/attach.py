@@ -17,6 +17,7 @@ from partibus.domain.entity import EntityKind
 from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import SubQueueType
+from partibus.gateway import namespace
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.jms.browser import BrowserLink
@@ -34,14 +35,6 @@ from partibus.gateway.links.relay import RelayLink
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.links.session_filter import session_filter
 from partibus.gateway.management import ManagementNode
-from partibus.gateway.namespace import (
-    Entity,
-    require_no_forwarding,
-    require_receivable,
-    require_receiver,
-    require_sendable,
-    too_large,
-)
 from partibus.gateway.requests import RequestLink, ResponseLink
 from partibus.gateway.transactions.coordinator import CoordinatorLink, require_transactions
 from partibus.message.subqueues import subqueue_of
@@ -113,22 +106,22 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
         link.accept(max_message_size=max(2 * entity.message_bytes_max, REQUEST_BYTES_MIN))
         return ManagementNode(connection, link, address, entity)
     entity = _sendable(connection, address)
-    via: Entity | None = None
+    via: namespace.Entity | None = None
     destination = link.properties.get(TRANSFER_DESTINATION_PROPERTY)
     if is_text(destination):
         # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
         via, entity = entity, _sendable(connection, parse_address(text_of(destination) or ""))
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
-    link.oversize_error = amqp_error(too_large(entity))
+    link.oversize_error = amqp_error(namespace.too_large(entity))
     return InboundLink(connection, link, entity, via)
 
 
-def _sendable(connection: "ClientConnection", address: Address) -> Entity:
+def _sendable(connection: "ClientConnection", address: Address) -> namespace.Entity:
     """An entity that this client may send to."""
     connection.grants.require(address.path, Rights.SEND, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
-    require_sendable(entity, address)
+    namespace.require_sendable(entity, address)
     return entity
 
 
@@ -152,11 +145,11 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     if entity.record.kind is EntityKind.TOPIC and is_subscriber(source):
         asked_for = subscription_of(link, source)
         return SubscriberLink(connection, link, entity, asked_for, deletes)
-    require_receiver(entity)
+    namespace.require_receiver(entity)
     connection.gateway.receivers.require_room(address)
     subqueue = subqueue_of(address)
-    require_receivable(entity)
-    require_no_forwarding(entity, subqueue)
+    namespace.require_receivable(entity)
+    namespace.require_no_forwarding(entity, subqueue)
     asked = session_filter(source.filters)
     # The dead letters of a session entity are received without a session (DLQ-10).
     if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
@@ -179,7 +172,7 @@ def _unsessioned(
     link: Link,
     source: Source,
     address: Address,
-    entity: Entity,
+    entity: namespace.Entity,
     deletes: bool,
 ) -> LinkOwner:
     """A receiver without a session, or a browser."""

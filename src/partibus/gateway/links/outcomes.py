@@ -6,19 +6,8 @@ change. Used by receiving links and by settlement through the management node.
 
 from typing import Final
 
+from partibus.amqp import delivery
 from partibus.amqp.codec.text import text_of
-from partibus.amqp.delivery import (
-    ACCEPTED,
-    MODIFIED,
-    MODIFIED_UNDELIVERABLE,
-    REJECTED,
-    RELEASED,
-    Accepted,
-    DeliveryState,
-    Modified,
-    Rejected,
-    TransactionalState,
-)
 from partibus.domain.annotations import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import HEADER_BYTES_MAX
@@ -35,24 +24,28 @@ TEXT_CHARS_MAX: Final = 4096
 """Longer reasons and descriptions are cut, not refused (DLQ-11)."""
 
 
-def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, bytes]:
+def outcome_of(state: delivery.DeliveryState | None) -> tuple[Outcome, Overlay | None, bytes]:
     """What a delivery state asks for, and the state to confirm it with."""
-    if isinstance(state, Accepted):
-        return Outcome.COMPLETE, None, ACCEPTED
-    if isinstance(state, Modified):
+    if isinstance(state, delivery.Accepted):
+        return Outcome.COMPLETE, None, delivery.ACCEPTED
+    if isinstance(state, delivery.Modified):
         changed = changed_properties(state.annotations)
         if state.undeliverable_here:
-            return Outcome.DEFER, changed, MODIFIED_UNDELIVERABLE
-        return Outcome.ABANDON, changed, MODIFIED
-    if isinstance(state, Rejected):
+            return Outcome.DEFER, changed, delivery.MODIFIED_UNDELIVERABLE
+        return Outcome.ABANDON, changed, delivery.MODIFIED
+    if isinstance(state, delivery.Rejected):
         info = dict(state.error.info or {}) if state.error is not None else {}
         reason = info.pop(DEAD_LETTER_REASON, None)
         description = info.pop(DEAD_LETTER_DESCRIPTION, None)
-        return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
-    if isinstance(state, TransactionalState):
+        return (
+            Outcome.DEAD_LETTER,
+            dead_letter_overlay(reason, description, info),
+            delivery.REJECTED,
+        )
+    if isinstance(state, delivery.TransactionalState):
         raise ArgumentError("A transactional state must hold an outcome, not another state.")
     # `released`, and a settlement without a state: unlock without counting a delivery.
-    return Outcome.RELEASE, None, RELEASED
+    return Outcome.RELEASE, None, delivery.RELEASED
 
 
 def changed_properties(properties: dict[str, object]) -> Overlay | None:

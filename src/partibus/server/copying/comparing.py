@@ -16,17 +16,7 @@ from partibus.control.catalog.copying import COPYING
 from partibus.control.catalog.identity import GENERATION
 from partibus.control.catalog.rows import COLUMNS as TABLES
 from partibus.control.catalog.rows import CatalogRows
-from partibus.fragment.feature import (
-    CLAIMS_SECTION,
-    CURSORS_SECTION,
-    IDENTITIES_SECTION,
-    LOCKS_SECTION,
-    MARKS_SECTION,
-    OUTBOX_SECTION,
-    SESSIONS_SECTION,
-    STAGES_SECTION,
-    Dump,
-)
+from partibus.fragment import feature
 from partibus.fragment.queue.table import COLUMNS, MessageTable
 from partibus.fragment.snapshot import SECTIONS
 from partibus.fragment.state import State
@@ -37,14 +27,14 @@ from partibus.store.interface import Ref
 SHOWN_MAX: Final = 10
 """Differences that are named; further ones are only counted."""
 _SECTION_NAMES: Final = {
-    SESSIONS_SECTION: "sessions",
-    IDENTITIES_SECTION: "history of duplicate detection",
-    LOCKS_SECTION: "locks",
-    CLAIMS_SECTION: "claims",
-    CURSORS_SECTION: "cursors",
-    STAGES_SECTION: "stages",
-    OUTBOX_SECTION: "outbox",
-    MARKS_SECTION: "marks of other outboxes",
+    feature.SESSIONS_SECTION: "sessions",
+    feature.IDENTITIES_SECTION: "history of duplicate detection",
+    feature.LOCKS_SECTION: "locks",
+    feature.CLAIMS_SECTION: "claims",
+    feature.CURSORS_SECTION: "cursors",
+    feature.STAGES_SECTION: "stages",
+    feature.OUTBOX_SECTION: "outbox",
+    feature.MARKS_SECTION: "marks of other outboxes",
 }
 Advance = Callable[[int], None]
 
@@ -128,7 +118,7 @@ def message_tables(state: State) -> dict[str, MessageTable]:
     }
 
 
-def _dumped(dump: Dump, state: State) -> bytes:
+def _dumped(dump: feature.Dump, state: State) -> bytes:
     return b"".join(dump(state, None) or ())
 
 

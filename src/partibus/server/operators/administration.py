@@ -39,18 +39,11 @@ from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
 from partibus.server.nodes.no_cluster import NoCluster
+from partibus.server.operators import inspection
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityPageRequest
 from partibus.server.operators.events import EventService
-from partibus.server.operators.inspection import (
-    COUNTS,
-    FRAGMENTS,
-    RANKS,
-    SILENT_STORE,
-    STORES,
-    is_available,
-)
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
 from partibus.server.operators.messages import MessageService
@@ -68,7 +61,7 @@ if TYPE_CHECKING:
 
 NO_ANSWER: Final = "down"
 """The state of a fragment whose worker does not answer."""
-SUMMED: Final = (*COUNTS, "bytes")
+SUMMED: Final = (*inspection.COUNTS, "bytes")
 _SUMMED: Final = itemgetter(*SUMMED)
 _ZEROS: Final = (0,) * len(SUMMED)
 GRANTS_MAX: Final = 200
@@ -183,12 +176,14 @@ class Administration:
 
     async def _ranks(self, counted: Sequence[str]) -> dict[int, int]:
         """The sum of these counts by fragment, for those that have any."""
-        answers = await self._control.ask_all(RANKS, {"counts": list(counted)})
+        answers = await self._control.ask_all(inspection.RANKS, {"counts": list(counted)})
         return {int(n): amount for reported in answers.values() for n, amount in reported.items()}
 
     async def _stores_down(self) -> frozenset[int]:
         reported = (await self.stores())["stores"]
-        return frozenset(one["store"] for one in reported if not is_available(one["state"]))
+        return frozenset(
+            one["store"] for one in reported if not inspection.is_available(one["state"])
+        )
 
     async def _summaries(self, records: list[EntityRecord]) -> list[Payload]:
         fragments = await self._fragments(records)
@@ -258,7 +253,7 @@ class Administration:
         for record in records:
             for placement in record.fragments:
                 wanted.setdefault(str(placement.store), []).append(placement.fragment_id)
-        answers = await self._control.ask_all(FRAGMENTS, {"stores": wanted})
+        answers = await self._control.ask_all(inspection.FRAGMENTS, {"stores": wanted})
         reported = {
             fragment_id: {"worker": worker, **answer}
             for worker, fragments in answers.items()
@@ -274,7 +269,7 @@ class Administration:
 
     async def stores(self) -> Payload:
         """Every store with its state and size, and how many fragments are placed there."""
-        answers = await self._control.ask_all(STORES, {})
+        answers = await self._control.ask_all(inspection.STORES, {})
         reported = {
             number: {"worker": worker, **answer}
             for worker, stores in answers.items()
@@ -290,7 +285,7 @@ class Administration:
                     "store": number,
                     "place": self._settings.store_name(number),
                     "fragments": placed.get(number, 0),
-                    **reported.get(str(number), SILENT_STORE),
+                    **reported.get(str(number), inspection.SILENT_STORE),
                 }
                 for number in range(self._settings.stores)
             ]
@@ -366,7 +361,7 @@ def _summed(fragments: list[Payload]) -> EntityCounts:
         transfer=total("transfer"),
         transfer_dead_letter=total("transfer_dead_letter"),
         size_bytes=total("bytes"),
-        is_whole=all(is_available(fragment["state"]) for fragment in fragments),
+        is_whole=all(inspection.is_available(fragment["state"]) for fragment in fragments),
     )
 
 
@@ -378,7 +373,7 @@ def _moment(time_ms: int) -> str:
 
 def availability(states: list[str]) -> str:
     """How much of an entity is usable: Available, Limited or Unavailable (SEED-62)."""
-    up_count = sum(map(is_available, states))
+    up_count = sum(map(inspection.is_available, states))
     if up_count == len(states):
         return "Available"
     return "Limited" if up_count else "Unavailable"

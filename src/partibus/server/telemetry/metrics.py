@@ -7,25 +7,14 @@ collector receives and what Prometheus scrapes can never differ.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from partibus.domain.histogram import BOUNDS_S
 from partibus.ops.metrics import COUNTER, HISTOGRAM, LABELS, Row, Series, families
 
-_CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+_CUMULATIVE: Final = export.AggregationTemporality.CUMULATIVE
 _UNITS: Final = {"bytes": "By", "seconds": "s"}
 
 
@@ -35,39 +24,39 @@ def metrics_data(
     scope: InstrumentationScope,
     start_ns: int,
     now_ns: int,
-) -> MetricsData:
+) -> export.MetricsData:
     """Everything that a scrape would return now."""
     metrics = [
         _metric(series, rows, start_ns, now_ns) for series, rows in families(signals) if rows
     ]
-    scoped = ScopeMetrics(scope, metrics, scope.schema_url or "")
-    return MetricsData([ResourceMetrics(resource, [scoped], resource.schema_url)])
+    scoped = export.ScopeMetrics(scope, metrics, scope.schema_url or "")
+    return export.MetricsData([export.ResourceMetrics(resource, [scoped], resource.schema_url)])
 
 
-def _metric(series: Series, rows: Iterable[Row], start_ns: int, now_ns: int) -> Metric:
+def _metric(series: Series, rows: Iterable[Row], start_ns: int, now_ns: int) -> export.Metric:
     unit = _UNITS.get(series.name.rpartition("_")[2], "1")
-    return Metric(series.name, series.text, unit, _data(series, rows, start_ns, now_ns))
+    return export.Metric(series.name, series.text, unit, _data(series, rows, start_ns, now_ns))
 
 
 def _data(
     series: Series, rows: Iterable[Row], start_ns: int, now_ns: int
-) -> Sum | Gauge | Histogram:
+) -> export.Sum | export.Gauge | export.Histogram:
     labels = LABELS[series]
     named = [(dict(zip(labels, values, strict=True)), value) for values, value in rows]
     if series.kind == HISTOGRAM:
         points = [_histogram(found, value, start_ns, now_ns) for found, value in named]
-        return Histogram(points, _CUMULATIVE)
+        return export.Histogram(points, _CUMULATIVE)
     if series.kind == COUNTER:
-        counts = [NumberDataPoint(found, start_ns, now_ns, value) for found, value in named]
-        return Sum(counts, _CUMULATIVE, is_monotonic=True)
-    return Gauge([NumberDataPoint(found, 0, now_ns, value) for found, value in named])
+        counts = [export.NumberDataPoint(found, start_ns, now_ns, value) for found, value in named]
+        return export.Sum(counts, _CUMULATIVE, is_monotonic=True)
+    return export.Gauge([export.NumberDataPoint(found, 0, now_ns, value) for found, value in named])
 
 
 def _histogram(
     labels: dict[str, str], found: dict[str, Any], start_ns: int, now_ns: int
-) -> HistogramDataPoint:
+) -> export.HistogramDataPoint:
     counts = found["counts"]
-    return HistogramDataPoint(
+    return export.HistogramDataPoint(
         attributes=labels,
         start_time_unix_nano=start_ns,
         time_unix_nano=now_ns,

@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from partibus.fragment.commands import SubQueueType
-from partibus.fragment.cursors.commands import (
-    CursorSummary,
-    DropCursor,
-    PlaceCursor,
-    PlanRange,
-    RangePlan,
-    ReadRange,
-)
+from partibus.fragment.cursors import commands as cursors
 from partibus.simulation.clients.client import ClientEnvironment
 from partibus.simulation.clients.pipelines import MANY, PipelineClient
 from partibus.simulation.world import Violation
@@ -62,16 +55,18 @@ class CursorClient(PipelineClient):
     async def _place(self, home: int, position: int) -> int:
         found = await self.insist(
             home,
-            CursorSummary,
-            lambda port: PlaceCursor(port, self.name, position, RETAIN_MS, MANY),
+            cursors.CursorSummary,
+            lambda port: cursors.PlaceCursor(port, self.name, position, RETAIN_MS, MANY),
         )
         return found.position
 
-    async def _advance(self, progress: Progress) -> RangePlan:
+    async def _advance(self, progress: Progress) -> cursors.RangePlan:
         """Read the next range, perhaps twice, and move the cursor past it."""
         home, start, count = progress.home, progress.position, self.chance.randrange(1, 9)
         plan = await self.insist(
-            home, RangePlan, lambda port: PlanRange(port, SubQueueType.MAIN, start, count, MANY)
+            home,
+            cursors.RangePlan,
+            lambda port: cursors.PlanRange(port, SubQueueType.MAIN, start, count, MANY),
         )
         if plan.end == start:
             return plan
@@ -94,7 +89,7 @@ class CursorClient(PipelineClient):
         found: list[tuple[int, int]] = []
         while start < end:
             make = partial(
-                ReadRange, subqueue=SubQueueType.MAIN, from_sequence=start, to_sequence=end
+                cursors.ReadRange, subqueue=SubQueueType.MAIN, from_sequence=start, to_sequence=end
             )
             some = await self.insist(
                 home, list, partial(make, count_max=MESSAGES_MAX, byte_count_max=MANY)
@@ -119,7 +114,7 @@ class CursorClient(PipelineClient):
         self._see_that_all_came(until_us)
         for progress in self._progress:
             home = progress.home
-            await self.insist(home, int, lambda port: DropCursor(port, self.name))
+            await self.insist(home, int, lambda port: cursors.DropCursor(port, self.name))
 
     def _see_that_all_came(self, until_us: int) -> None:
         read = [number for progress in self._progress for number in progress.read]

@@ -4,6 +4,7 @@ Owns only the table: a new behaviour is a class with its own `kind`, listed here
 `plan.CLIENTS` if plans should draw it.
 """
 
+from partibus.simulation.clients import receiving, sending
 from partibus.simulation.clients.client import SimulatedClient
 from partibus.simulation.clients.cursors import CursorClient
 from partibus.simulation.clients.in_sessions import CompetingSessionClient, SessionClient
@@ -13,47 +14,29 @@ from partibus.simulation.clients.pipelines import (
     ClaimingClient,
     StagingClient,
 )
-from partibus.simulation.clients.receiving import (
-    DeferringClient,
-    DeletingClient,
-    ReceivingClient,
-    SlowClient,
-    TokenClient,
-)
-from partibus.simulation.clients.sending import (
-    BatchingClient,
-    ExpiringClient,
-    ForwardedClient,
-    LossyClient,
-    PublishingClient,
-    RepeatingClient,
-    SchedulingClient,
-    SendingClient,
-    SessionSendingClient,
-)
 
 KINDS: dict[str, type[SimulatedClient]] = {
     kind.kind: kind
     for kind in (
-        SendingClient,
-        PublishingClient,
-        ForwardedClient,
-        BatchingClient,
-        SessionSendingClient,
-        RepeatingClient,
-        SchedulingClient,
+        sending.SendingClient,
+        sending.PublishingClient,
+        sending.ForwardedClient,
+        sending.BatchingClient,
+        sending.SessionSendingClient,
+        sending.RepeatingClient,
+        sending.SchedulingClient,
         MovingClient,
         FeedingClient,
         StagingClient,
         ClaimingClient,
         ClaimFeedingClient,
-        ReceivingClient,
-        TokenClient,
-        DeletingClient,
-        LossyClient,
-        ExpiringClient,
-        SlowClient,
-        DeferringClient,
+        receiving.ReceivingClient,
+        receiving.TokenClient,
+        receiving.DeletingClient,
+        sending.LossyClient,
+        sending.ExpiringClient,
+        receiving.SlowClient,
+        receiving.DeferringClient,
         SessionClient,
         CompetingSessionClient,
         CursorClient,

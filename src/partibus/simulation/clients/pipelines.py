@@ -20,13 +20,7 @@ from partibus.domain.errors import (
     StoreCorrupt,
     TransientError,
 )
-from partibus.fragment.claims.commands import (
-    ClaimMessages,
-    ClaimSummary,
-    ReadClaim,
-    ReleaseClaim,
-    SettleClaim,
-)
+from partibus.fragment.claims import commands as claims
 from partibus.fragment.commands import Command
 from partibus.fragment.cursors.commands import CursorSummary, RangePlan
 from partibus.fragment.message import Held
@@ -63,7 +57,7 @@ class Reply:
     def done(self, count: int) -> None:
         self._answer(count)
 
-    def claimed(self, summary: ClaimSummary) -> None:
+    def claimed(self, summary: claims.ClaimSummary) -> None:
         self._answer(summary)
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
@@ -210,11 +204,11 @@ class ClaimingClient(PipelineClient):
         try:
             await self.insist(
                 home,
-                ClaimSummary,
-                lambda port: ClaimMessages(port, self.name, 1, start, count, MANY, CLAIM_MS),
+                claims.ClaimSummary,
+                lambda port: claims.ClaimMessages(port, self.name, 1, start, count, MANY, CLAIM_MS),
             )
             bodies = await self.insist(
-                home, list, lambda port: ReadClaim(port, self.name, start, 0, MANY, MANY)
+                home, list, lambda port: claims.ReadClaim(port, self.name, start, 0, MANY, MANY)
             )
             await self._settle(home, start, bodies, asked_us)
         except (ClaimLost, ClaimFenced):
@@ -230,7 +224,7 @@ class ClaimingClient(PipelineClient):
         if self.chance.random() < 0.1:
             await asyncio.sleep(CLAIM_MS / 1000 * self.chance.random() * 2)
         try:
-            await self.insist(home, int, lambda port: SettleClaim(port, self.name, 1, start))
+            await self.insist(home, int, lambda port: claims.SettleClaim(port, self.name, 1, start))
         except ClaimLost:
             for (_, copy), before in zip(found, was_asked, strict=True):
                 copy.is_asked = before
@@ -242,7 +236,9 @@ class ClaimingClient(PipelineClient):
     async def leave(self) -> None:
         for home in self.environment.homes["claims-in"]:
             try:
-                await self.insist(home, int, lambda port: ReleaseClaim(port, self.name, 1, True))
+                await self.insist(
+                    home, int, lambda port: claims.ReleaseClaim(port, self.name, 1, True)
+                )
             except (ClaimLost, ClaimFenced):
                 continue
 

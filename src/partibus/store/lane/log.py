@@ -21,6 +21,7 @@ from partibus.domain.errors import (
     StoreUnavailable,
     TransientError,
 )
+from partibus.store import record
 from partibus.store.callbacks import call_back
 from partibus.store.interface import (
     Done,
@@ -35,14 +36,6 @@ from partibus.store.interface import (
 )
 from partibus.store.lane.commit import CommitThread, PendingEntry
 from partibus.store.lane.recent import RecentEntries
-from partibus.store.record import (
-    ENTRY_HEADER_BYTES,
-    Payload,
-    Record,
-    encode_payload,
-    pack_header,
-    place_records,
-)
 from partibus.store.table import SegmentTable
 
 # A slower commit means a disk or a database in difficulty: clients give up within seconds.
@@ -175,14 +168,14 @@ class LaneLog:
 
     # --- appending ----------------------------------------------------------------------
 
-    def append(self, records: list[Record], done: Done) -> None:
+    def append(self, records: list[record.Record], done: Done) -> None:
         """Encode the batch, assign its position and pass it to the commit thread."""
         commit = self._commit
         if commit is None or self._down:
             self._refuse(done)
             return
-        payload = encode_payload(records)
-        length = ENTRY_HEADER_BYTES + payload.length
+        payload = record.encode_payload(records)
+        length = record.ENTRY_HEADER_BYTES + payload.length
         if length > self._entry_bytes_max:
             raise MessageTooLarge(f"A batch of {length} bytes does not fit into the log.")
         position = self._tail
@@ -194,16 +187,18 @@ class LaneLog:
         if not commit.submit(entry):
             self._refuse(done)
             return
-        place_records(records, payload, position)
+        record.place_records(records, payload, position)
         if self._recent is not None:
             self._recent.add(position, entry.data)
         self._tail = position + length
         self._table.append(payload.body_bytes)
 
-    def _whole_entry(self, position: int, payload: Payload) -> bytes:
+    def _whole_entry(self, position: int, payload: record.Payload) -> bytes:
         """The whole entry, to be kept in memory; its header need not contain the durable
         position."""
-        header = pack_header(self._seed, position, 0, payload.length, payload.count, payload.crc)
+        header = record.pack_header(
+            self._seed, position, 0, payload.length, payload.count, payload.crc
+        )
         return b"".join([header, *payload.parts])
 
     def _roll(self) -> int:
