@@ -13,6 +13,7 @@ from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
 from partibus.atom.markup import SCHEMA, TYPE, branch, leaf
 from partibus.atom.reading import Description, read_boolean, read_integer, shown
 from partibus.domain.entity import DEFAULT_RULE_NAME, CorrelationFilter, FilterType, RuleSpec
+from partibus.domain.entity_properties import CONDITIONS, pascal_case
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import INT32_MAX
 from partibus.domain.property_value import PropertyValue, TimeValue
@@ -24,16 +25,7 @@ _COMPATIBILITY: Final = "20"
 _PAIR: Final = "KeyValueOfstringanyType"
 # Cut by five characters in the JavaScript client, so the prefix has four.
 _SCHEMA_PREFIX: Final = "d6p1"
-_CONDITIONS: Final = {
-    "CorrelationId": "correlation_id",
-    "MessageId": "message_id",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "Label": "label",
-    "SessionId": "session_id",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
-}
+_CONDITIONS: Final = {pascal_case(field): field for field in CONDITIONS}
 _ALWAYS: Final = {FilterType.TRUE: "1=1", FilterType.FALSE: "1=0"}
 
 

@@ -14,7 +14,14 @@ from xml.etree.ElementTree import Element, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from partibus.domain.entity_properties import DESCRIPTIONS, PROPERTIES, EntityProperty, Kind
+from partibus.domain.entity_properties import (
+    CONDITIONS,
+    DESCRIPTIONS,
+    PROPERTIES,
+    EntityProperty,
+    Kind,
+    pascal_case,
+)
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 SERVICE_BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
@@ -36,16 +43,7 @@ _FACTS: Final = {
     "AccessedAt": "accessed_at",
     "EntityAvailabilityStatus": "availability",
 }
-_CONDITIONS: Final = {
-    "correlation_id": "CorrelationId",
-    "message_id": "MessageId",
-    "to": "To",
-    "reply_to": "ReplyTo",
-    "label": "Label",
-    "session_id": "SessionId",
-    "reply_to_session_id": "ReplyToSessionId",
-    "content_type": "ContentType",
-}
+_CONDITIONS: Final = {field: pascal_case(field) for field in CONDITIONS}
 _ALWAYS: Final = "1=1"
 _TIMES: Final = {"dateTime": "time", "duration": "duration"}
 """Types of XML Schema, and the key of such a value in a definitions file."""

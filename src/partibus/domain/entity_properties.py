@@ -1,10 +1,10 @@
 """The properties of queues, topics and subscriptions that administrators set, once for everybody.
 
 Owns the table: the name in files, the element of the management API, the field of the spec, the
-form of the value, and whether it can change later. The management API, files, clients and the
-command line are built from it, and must never declare a property again. The order is that of the
-elements as clients send them, on which the vendor's service insists (amqp-contract 12.5).
-`domain.admission` checks the values.
+form of the value, and whether it can change later; and the conditions of correlation filters. The
+management API, files, clients and the command line are built from it, and must never declare a
+property again. The order is that of the elements as clients send them, on which the vendor's
+service insists (amqp-contract 12.5). `domain.admission` checks the values.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,11 @@ from typing import Final, Literal
 
 Kind = Literal["queue", "topic", "subscription"]
 Form = Literal["duration", "integer", "boolean", "text", "status"]
+
+
+def pascal_case(key: str) -> str:
+    """A name as the management API writes it."""
+    return "".join(word.capitalize() for word in key.split("_"))
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,7 +32,7 @@ class EntityProperty:
     @property
     def element(self) -> str:
         """Its name in the management API: that of the key in Pascal case, except for one."""
-        return self.element_name or "".join(word.capitalize() for word in self.key.split("_"))
+        return self.element_name or pascal_case(self.key)
 
     @property
     def field(self) -> str:
@@ -158,6 +163,17 @@ DESCRIPTIONS: Final[dict[Kind, str]] = {
     "subscription": "SubscriptionDescription",
 }
 """The element of the management API that holds the properties."""
+CONDITIONS: Final = (
+    "correlation_id",
+    "message_id",
+    "to",
+    "reply_to",
+    "label",
+    "session_id",
+    "reply_to_session_id",
+    "content_type",
+)
+"""The fields of a correlation filter that hold a text, in the order of the vendor's lists."""
 FIXED_FIELDS: Final = (
     *dict.fromkeys(known.field for all_ in PROPERTIES.values() for known in all_ if known.is_fixed),
     "fragments",

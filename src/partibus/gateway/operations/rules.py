@@ -19,6 +19,7 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     rules_by_name,
 )
+from partibus.domain.entity_properties import CONDITIONS
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -47,16 +48,7 @@ CORRELATION_FILTER: Final = ULong(0x13_7000_0009)
 COMPATIBILITY: Final = Int(20)
 """The level of the SQL dialect, which clients ignore."""
 
-_CORRELATION_KEYS: Final = {
-    "correlation-id": "correlation_id",
-    "message-id": "message_id",
-    "to": "to",
-    "reply-to": "reply_to",
-    "label": "label",
-    "session-id": "session_id",
-    "reply-to-session-id": "reply_to_session_id",
-    "content-type": "content_type",
-}
+_CORRELATION_KEYS: Final = {field.replace("_", "-"): field for field in CONDITIONS}
 """Keys of a request, in the order of the list in an answer."""
 
 
