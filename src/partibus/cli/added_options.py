@@ -47,8 +47,8 @@ def in_place_of(
 
 
 def stands_for(
-    command: Callable[..., None], verb: Callable[..., Any], parameters: Iterable[inspect.Parameter]
-) -> Callable[..., None]:
+    command: Callable[..., Any], verb: Callable[..., Any], parameters: Iterable[inspect.Parameter]
+) -> Callable[..., Any]:
     """The command, shown with the name and help of the verb and these parameters."""
     shown = [parameter.replace(kind=_KEYWORD) for parameter in parameters]
     command.__signature__ = inspect.Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
