@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from partibus.atom.counts import EMPTY, CountsSource, EntityCounts
 from partibus.atom.descriptions import write_description
-from partibus.atom.documents import Caller, Entry, Page, entry_document, feed_document, moment
+from partibus.atom.documents import Caller, Entry, Page, entry_document, feed_document
 from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
 from partibus.atom.resource import Resource, ResourceKind, rule_path
 from partibus.atom.rules import write_rule
@@ -20,6 +20,7 @@ from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.entity import EntityKind, RuleSpec, SubscriptionSpec, TopicSpec, rules_by_name
 from partibus.domain.errors import EntityNotFound
+from partibus.domain.quantities import moment_text
 
 _Item = TypeVar("_Item")
 
@@ -137,5 +138,5 @@ def _rule_entry(record: EntityRecord, rule: RuleSpec) -> Entry:
     address = parse_address(record.path)
     assert address.subscription is not None
     path = rule_path(address.entity, address.subscription, rule.name)
-    description = write_rule(rule, moment(record.created_ms))
+    description = write_rule(rule, moment_text(record.created_ms))
     return Entry(path, rule.name, record.created_ms, record.updated_ms, description)

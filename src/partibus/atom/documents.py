@@ -5,7 +5,6 @@ timestamps. The JavaScript client takes names from the address, the Python clien
 both are exact. Called by the operations.
 """
 
-import datetime
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Final
 
 from partibus.atom.markup import ATOM, DECLARATION, branch, leaf
 from partibus.atom.resource import url_path
+from partibus.domain.quantities import moment_text
 
 NAMESPACE_NAME: Final = "partibus"
 _NAMESPACE_HOST: Final = re.compile(
@@ -71,12 +71,6 @@ class Page:
     top: int
 
 
-def moment(time_ms: int) -> str:
-    """A time in UTC, to the millisecond."""
-    stamp = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
-
-
 def entry_document(entry: Entry, caller: Caller) -> str:
     """A single entry."""
     return DECLARATION + _entry(entry, caller, {"xmlns": ATOM})
@@ -93,7 +87,7 @@ def feed_document(
     parts = (
         leaf("title", path, {"type": "text"}),
         leaf("id", here),
-        leaf("updated", moment(now_ms)),
+        leaf("updated", moment_text(now_ms)),
         *links,
         *(_entry(entry, caller, {}) for entry in entries),
     )
@@ -104,8 +98,8 @@ def _entry(entry: Entry, caller: Caller, attributes: dict[str, str]) -> str:
     parts = (
         leaf("id", caller.url(entry.path)),
         leaf("title", entry.title, {"type": "text"}),
-        leaf("published", moment(entry.created_ms)),
-        leaf("updated", moment(entry.updated_ms)),
+        leaf("published", moment_text(entry.created_ms)),
+        leaf("updated", moment_text(entry.updated_ms)),
         branch("author", (leaf("name", NAMESPACE_NAME),)),
         _link("self", caller.url(entry.path)),
         branch("content", (entry.description,), {"type": "application/xml"}),

@@ -9,7 +9,7 @@ from typing import Final
 
 from partibus.atom.counts import EntityCounts
 from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
-from partibus.atom.documents import NEVER, Caller, moment
+from partibus.atom.documents import NEVER, Caller
 from partibus.atom.markup import COUNTS, branch, leaf
 from partibus.atom.policies import write_policies
 from partibus.control.access.policies import AccessPolicy
@@ -23,6 +23,7 @@ from partibus.domain.entity import (
     shown_megabytes,
 )
 from partibus.domain.limits import KILOBYTE, Profile
+from partibus.domain.quantities import moment_text
 
 # The first version of the API that knows these elements.
 _LARGE_MESSAGES: Final = "2021-05"
@@ -33,7 +34,7 @@ def common_facts(
     record: EntityRecord, counts: EntityCounts, policies: Sequence[AccessPolicy], caller: Caller
 ) -> dict[str, str]:
     """Elements that any kind of entity may have; the order of its kind picks from them."""
-    created, updated = moment(record.created_ms), moment(record.updated_ms)
+    created, updated = moment_text(record.created_ms), moment_text(record.updated_ms)
     availability = "Available" if counts.is_whole else "Limited"  # SEED-62
     facts = {
         "SizeInBytes": leaf("SizeInBytes", str(counts.size_bytes)),
@@ -112,10 +113,10 @@ def namespace_description(profile: Profile, name: str, created_ms: int, updated_
     elif profile.name == "basic":
         sku = "Basic"
     parts = [
-        leaf("CreatedTime", moment(created_ms)),
+        leaf("CreatedTime", moment_text(created_ms)),
         leaf("MessagingSKU", sku),
         *([leaf("MessagingUnits", "1")] if sku == "Premium" else []),
-        leaf("ModifiedTime", moment(updated_ms)),
+        leaf("ModifiedTime", moment_text(updated_ms)),
         leaf("Name", name),
         leaf("NamespaceType", "Messaging"),
     ]

@@ -13,13 +13,13 @@ from partibus.amqp.codec.decode import DecodeError
 from partibus.bulk.answers import Messages
 from partibus.bulk.requests import Choice
 from partibus.domain.errors import ArgumentError
+from partibus.domain.moments import calendar_moment
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
 from partibus.message.overlay import lay_over
 from partibus.message.view import StoredView
 from partibus.rules.errors import EvaluationError
 from partibus.rules.sql_filter import SqlFilter
-from partibus.rules.view import moment
 
 FILTER_CHARS_MAX: Final = 16_384
 
@@ -46,7 +46,7 @@ class HeldView(StoredView):
         if name == "deliverycount":
             return self._held.delivery_count
         if name == "expiresatutc" and self._held.expires_ms:
-            return moment(self._held.expires_ms)
+            return calendar_moment(self._held.expires_ms)
         return super()._of_broker(name)
 
 

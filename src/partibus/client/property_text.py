@@ -13,8 +13,8 @@ from typing import Any, Final
 from partibus.amqp.codec import types as amqp
 from partibus.amqp.codec.decode import decode_value
 from partibus.amqp.codec.encode import encode_value
+from partibus.domain.moments import EPOCH, timestamp_ms
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 # The most specific class first: a symbol is a string too, and every number is an int.
@@ -75,7 +75,7 @@ def typed(value: object, name: str) -> object:
 
 def _moment_text(time_ms: int) -> str:
     try:
-        moment = _EPOCH + time_ms * _MILLISECOND
+        moment = EPOCH + time_ms * _MILLISECOND
     except OverflowError:
         return f"{time_ms}ms"  # beyond the range of dates
     return moment.isoformat(timespec="milliseconds")
@@ -84,10 +84,7 @@ def _moment_text(time_ms: int) -> str:
 def _moment(text: str) -> object:
     if text.endswith("ms"):
         return amqp.Timestamp(int(text[:-2]))
-    moment = datetime.datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return amqp.Timestamp((moment - _EPOCH) // _MILLISECOND)
+    return amqp.Timestamp(timestamp_ms(datetime.datetime.fromisoformat(text)))
 
 
 def _boolean(text: str) -> bool:

@@ -1,8 +1,9 @@
-"""The times that a client may use: from the year 1 to the end of the year 9999 (UTC).
+"""Times: from the year 1 to the end of the year 9999 (UTC), in milliseconds since 1970.
 
-Owns the range, which is that of the vendor's DateTime, its count of ticks, and the refusal of times
-outside it. Times of messages are checked once, on arrival; all later code may trust them. Times in
-application properties are not checked: code that shows them limits them to the calendar.
+Owns the conversion between milliseconds and Python's times, the range that a client may use, which
+is that of the vendor's DateTime, its count of ticks, and the refusal of times outside it. Times of
+messages are checked once, on arrival; all later code may trust them. Times in application
+properties are not checked: code that shows them limits them to the calendar.
 """
 
 import datetime
@@ -15,13 +16,21 @@ MOMENT_MS_MIN: Final = -62_135_596_800_000
 MOMENT_MS_MAX: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 _TICKS_PER_MS: Final = 10_000
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
 def calendar_moment(at_ms: int) -> datetime.datetime:
     """The time in UTC, limited to the calendar."""
     within_ms = max(MOMENT_MS_MIN, min(at_ms, MOMENT_MS_MAX))
-    return _EPOCH + datetime.timedelta(milliseconds=within_ms)
+    return EPOCH + within_ms * _MILLISECOND
+
+
+def timestamp_ms(moment: datetime.datetime) -> int:
+    """Whole milliseconds since 1970; a moment without a zone is in UTC."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return (moment - EPOCH) // _MILLISECOND
 
 
 def ticks_of(at_ms: int) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from partibus.domain.duration import parse_duration
 from partibus.domain.errors import ArgumentError
-from partibus.domain.moments import calendar_moment
+from partibus.domain.moments import calendar_moment, timestamp_ms
 
 UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})?(?:ms|s|m|h|d))+", re.ASCII)
@@ -71,16 +71,12 @@ def moment_ms(text: str) -> int:
     return timestamp_ms(moment)
 
 
-def timestamp_ms(moment: datetime.datetime) -> int:
-    """Milliseconds since 1970; a moment without a zone is in UTC."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return round(moment.timestamp() * 1000)
-
-
 def format_moment(time_ms: int | None) -> str | None:
     """A time as programs read it, in UTC."""
-    if time_ms is None:
-        return None
+    return None if time_ms is None else moment_text(time_ms)
+
+
+def moment_text(time_ms: int) -> str:
+    """The same of a time that there is."""
     moment = calendar_moment(time_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

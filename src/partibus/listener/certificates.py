@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from partibus.domain.errors import ArgumentError, ConfigError
+from partibus.domain.moments import calendar_moment, timestamp_ms
 
 CA_COMMON_NAME: Final = "Partibus development CA"
 # A common name has at most 64 characters; the alternative names contain the rest.
@@ -45,7 +46,7 @@ class Authority:
     @property
     def until_ms(self) -> int:
         """When the CA's own certificate expires."""
-        return int(self._certificate.not_valid_after_utc.timestamp()) * 1000
+        return timestamp_ms(self._certificate.not_valid_after_utc)
 
     def certificate_pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
@@ -134,7 +135,7 @@ def read_facts(path: Path) -> CertificateFacts:
     return CertificateFacts(
         names=_names_of(certificate),
         issuer=certificate.issuer.rfc4514_string(),
-        until_ms=int(certificate.not_valid_after_utc.timestamp()) * 1000,
+        until_ms=timestamp_ms(certificate.not_valid_after_utc),
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
     )
 
@@ -186,7 +187,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _moment(at_ms: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC)
+    return calendar_moment(at_ms).replace(microsecond=0)
 
 
 def _general_name(name: str) -> x509.GeneralName:

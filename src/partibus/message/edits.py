@@ -14,13 +14,14 @@ from partibus.amqp.codec.sections import encode_application_properties, encode_p
 from partibus.amqp.codec.types import Described, Symbol, Timestamp
 from partibus.domain.annotations import TIMESPAN
 from partibus.domain.limits import HEADER_BYTES_MAX
+from partibus.domain.moments import timestamp_ms
 from partibus.fragment.message import NewMessage
 from partibus.message import lifetime
 from partibus.message.view import ANNOTATED, StoredView
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match
-from partibus.rules.view import TICKS_PER_MICROSECOND, moment_ms, span_ms
+from partibus.rules.view import TICKS_PER_MICROSECOND, span_ms
 
 RULE_NAME: Final = "RuleName"
 _TIMESPAN: Final = Symbol(TIMESPAN)
@@ -108,7 +109,7 @@ class _Copy:
         if value is None:
             self._annotations.pop(name, None)
         elif isinstance(value, datetime.datetime):
-            self._annotations[name] = Timestamp(moment_ms(value))
+            self._annotations[name] = Timestamp(timestamp_ms(value))
         else:
             self._annotations[name] = value
 
@@ -143,7 +144,7 @@ class _Copy:
 def on_wire(value: object) -> object:
     """A rule's value as AMQP: times become timestamps, durations those of .NET."""
     if isinstance(value, datetime.datetime):
-        return Timestamp(moment_ms(value))
+        return Timestamp(timestamp_ms(value))
     if isinstance(value, datetime.timedelta):
         return Described(_TIMESPAN, value // _MICROSECOND * TICKS_PER_MICROSECOND)
     return value

@@ -21,8 +21,9 @@ from partibus.amqp.codec.sections import (
 from partibus.amqp.codec.text import text_of, text_of_binary
 from partibus.amqp.codec.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
 from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, TIMESPAN, VIA_PARTITION_KEY
+from partibus.domain.moments import calendar_moment
 from partibus.message.envelope import Stored
-from partibus.rules.view import ABSENT, moment, span, span_of_ticks
+from partibus.rules.view import ABSENT, span, span_of_ticks
 
 _TEXT_FIELDS: Final = {
     "messageid": 0,
@@ -134,11 +135,11 @@ class StoredView:
         if name in ("sequencenumber", "enqueuedsequencenumber"):
             return self.sequence
         if name == "enqueuedtimeutc":
-            return moment(self.enqueued_ms)
+            return calendar_moment(self.enqueued_ms)
         if name == "timetolive":
             return None if ttl_ms < 0 else span(ttl_ms)
         if name == "expiresatutc":
-            return None if ttl_ms < 0 else moment(self.enqueued_ms + ttl_ms)
+            return None if ttl_ms < 0 else calendar_moment(self.enqueued_ms + ttl_ms)
         if name == "deliverycount":
             return 0
         return len(self._stored) if name == "size" else None
@@ -165,7 +166,7 @@ def plain(value: object) -> object:
         text = text_of_binary(value)
         return value if text is None else text
     if isinstance(value, Timestamp):
-        return moment(int(value))
+        return calendar_moment(int(value))
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int):

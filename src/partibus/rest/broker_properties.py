@@ -18,6 +18,7 @@ from partibus.amqp.codec.sections import MessageProperties
 from partibus.amqp.codec.text import text_of
 from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError
+from partibus.domain.moments import timestamp_ms
 from partibus.rest.http_date import from_http_date, to_http_date
 
 # The vendor's own type: optional days in front, optional fractions behind.
@@ -130,9 +131,7 @@ def _moment_ms(value: object, where: str) -> int:
     if at_ms is not None:
         return at_ms
     try:
-        at = datetime.datetime.fromisoformat(text)
-        utc = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
-        return int(utc.timestamp() * 1000)
+        return timestamp_ms(datetime.datetime.fromisoformat(text))
     except (ValueError, OverflowError) as error:
         raise ArgumentError(
             f"{where}: ScheduledEnqueueTimeUtc must be a time such as"

@@ -9,6 +9,8 @@ import re
 from email.utils import format_datetime
 from typing import Final
 
+from partibus.domain.moments import calendar_moment, timestamp_ms
+
 _FORM: Final = re.compile(
     r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), ([0-9]{2}) "
     r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([0-9]{4}) "
@@ -18,15 +20,11 @@ _MONTHS: Final = (
     *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
 )
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LAST_MS: Final = 253_402_300_799_000
-"""The end of the year 9999; a later time cannot be written."""
 
 
 def to_http_date(at_ms: int) -> str:
     """The text of a time, whole seconds."""
-    at = _EPOCH + datetime.timedelta(milliseconds=max(0, min(at_ms, _LAST_MS)))
-    return format_datetime(at, usegmt=True)
+    return format_datetime(calendar_moment(max(0, at_ms)), usegmt=True)
 
 
 def from_http_date(text: str) -> int | None:
@@ -40,4 +38,4 @@ def from_http_date(text: str) -> int | None:
         at = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
     except ValueError:
         return None
-    return (at - _EPOCH) // datetime.timedelta(milliseconds=1)
+    return timestamp_ms(at)

@@ -108,24 +108,6 @@ class MappingView:
         return self._user.keys()
 
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_FIRST: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-_LAST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-
-
-def moment(time_ms: int) -> datetime.datetime:
-    """Milliseconds since 1970 as a time, limited to the calendar."""
-    try:
-        return _EPOCH + datetime.timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return _FIRST if time_ms < 0 else _LAST
-
-
-def moment_ms(value: datetime.datetime) -> int:
-    """The milliseconds since 1970 of a moment."""
-    return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
-
-
 def span(duration_ms: int) -> datetime.timedelta:
     """Milliseconds as the duration that a view returns for TimeToLive."""
     try:

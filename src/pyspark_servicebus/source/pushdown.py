@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from partibus.domain.moments import EPOCH
 from partibus.domain.sequence import NUMBERS_END, client_sequence
 from pyspark_servicebus.source.selection import Selection
 
 _SEQUENCE_MAX: Final = 1 << 63
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _US_PER_MS: Final = 1000
 
@@ -102,7 +102,7 @@ class Pushed:
         if attribute == ("enqueued_time",) and isinstance(value, datetime.datetime):
             if value.tzinfo is None:
                 return False  # only Spark knows the zone
-            self._between_times((value - _EPOCH) // _MICROSECOND, above=above, same=same)
+            self._between_times((value - EPOCH) // _MICROSECOND, above=above, same=same)
             return True
         return False
 

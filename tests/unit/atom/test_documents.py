@@ -1,6 +1,7 @@
 """Envelopes: addresses, moments, links."""
 
-from partibus.atom.documents import Caller, Page, feed_document, moment
+from partibus.atom.documents import Caller, Page, feed_document
+from partibus.domain.quantities import moment_text
 from support.management import ATOM
 
 CALLER = Caller("https", "bus.example:5300", "2021-05")
@@ -13,8 +14,8 @@ def test_addresses_are_those_of_the_caller() -> None:
 
 
 def test_moments_are_in_utc_with_milliseconds() -> None:
-    assert moment(0) == "1970-01-01T00:00:00.000Z"
-    assert moment(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert moment_text(0) == "1970-01-01T00:00:00.000Z"
+    assert moment_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
 
 
 def test_a_last_page_has_one_link_and_others_two() -> None:

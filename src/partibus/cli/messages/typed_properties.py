@@ -16,9 +16,9 @@ import typer
 from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp
 from partibus.cli.quantities import moment_ms
 from partibus.domain.annotations import TIMESPAN
+from partibus.domain.moments import calendar_moment, timestamp_ms
 from partibus.rules.values import read_boolean, read_integer, read_number, read_span
-from partibus.rules.view import TICKS_PER_MICROSECOND, moment
-from partibus.rules.view import moment_ms as to_ms
+from partibus.rules.view import TICKS_PER_MICROSECOND
 
 INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
 
@@ -58,7 +58,7 @@ def _nothing(text: str) -> object:
 
 def _time(text: str) -> object:
     """As everywhere on the command line: without a zone it is in UTC."""
-    return moment(moment_ms(text))
+    return calendar_moment(moment_ms(text))
 
 
 def _as_it_is(value: object) -> object:
@@ -72,7 +72,7 @@ def _amqp_int(value: object) -> object:
 
 def _amqp_time(value: object) -> object:
     assert isinstance(value, datetime.datetime)
-    return Timestamp(to_ms(value))
+    return Timestamp(timestamp_ms(value))
 
 
 def _amqp_duration(value: object) -> object:

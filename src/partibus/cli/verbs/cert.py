@@ -11,6 +11,7 @@ import typer
 
 from partibus.cli.asking import print_json
 from partibus.cli.options import AsJson
+from partibus.domain.moments import calendar_moment
 
 if TYPE_CHECKING:
     from partibus.listener.tls import DevelopmentAuthority
@@ -127,7 +128,6 @@ def _show(certificate: Path, key: Path, ca: Path, json: bool) -> None:
 
 
 def _facts(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
-    import datetime
 
     from partibus.domain.clock import SystemClock
     from partibus.domain.errors import ConfigError
@@ -145,7 +145,7 @@ def _facts(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
         raise typer.Exit(report(none)) from error
     except (OSError, ValueError) as error:
         raise typer.Exit(report(ConfigError(f"{certificate} cannot be read: {error}"))) from error
-    until = datetime.datetime.fromtimestamp(facts.until_ms / 1000, datetime.UTC)
+    until = calendar_moment(facts.until_ms)
     return {
         "certificate": str(certificate.absolute()),
         "key": str(key.absolute()),

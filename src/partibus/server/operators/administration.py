@@ -6,7 +6,6 @@ deleted only by the command that clients use too. Called by the HTTP side (`ops.
 the paths, and by nothing else.
 """
 
-import datetime
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
@@ -33,6 +32,7 @@ from partibus.domain.entity import (
     rules_by_name,
 )
 from partibus.domain.errors import InvalidOperation, Unauthorized
+from partibus.domain.moments import calendar_moment
 from partibus.domain.rights import Rights, names_of_rights
 from partibus.gateway.gateway import Gateway
 from partibus.server.bulk import BulkPath
@@ -367,7 +367,7 @@ def _summed(fragments: list[Payload]) -> EntityCounts:
 
 def _moment(time_ms: int) -> str:
     """A time in a form that is accepted as input too."""
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    moment = calendar_moment(time_ms)
     return moment.isoformat(timespec="milliseconds")
 
 

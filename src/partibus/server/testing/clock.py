@@ -4,14 +4,13 @@ Owns the form of these requests and their answers, and the refusal on a server t
 machine's clock. `fake_time` advances the time. Called by the HTTP side (`ops.admin_testing`).
 """
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import ArgumentError, InvalidOperation
-from partibus.domain.quantities import any_duration_ms
+from partibus.domain.quantities import any_duration_ms, moment_text
 from partibus.server.idle import IdleWatch
 from partibus.server.testing.fake_time import FakeTime
 
@@ -48,9 +47,7 @@ class ClockService(FixedClockService):
         """The current time, and how much of it was advanced."""
         clock = self.time.clock
         now_ms = clock.now_ms()
-        moment = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
-        spoken = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return {"now": spoken, "now_ms": now_ms, "advanced_ms": clock.advanced_ms}
+        return {"now": moment_text(now_ms), "now_ms": now_ms, "advanced_ms": clock.advanced_ms}
 
     async def advance(self, body: Payload) -> Payload:
         """Let time pass; everything that falls due has happened when this returns."""

@@ -6,6 +6,7 @@ locks are free, due scheduled messages are active, and expired messages are gone
 
 import datetime
 
+from partibus.domain.moments import calendar_moment
 from partibus.testing.kit.control import Answer, Control
 from partibus.testing.kit.durations import Duration, spoken
 
@@ -32,4 +33,4 @@ class FakeClock:
 
 
 def _moment(answer: Answer) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(int(answer["now_ms"]) / 1000, datetime.UTC)
+    return calendar_moment(int(answer["now_ms"]))

@@ -5,11 +5,11 @@ window in which a message was enqueued, in UTC: with windows of five minutes {mm
 so on. Pure: it touches no file.
 """
 
-import datetime
 import re
 from dataclasses import dataclass
 from typing import Final
 
+from partibus.domain.moments import calendar_moment
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 OWN: Final = "_capture"
@@ -47,7 +47,7 @@ class PathTemplate:
         if not self.has_time:
             return text
         start_ms = self.window_start_ms(time_ms)
-        moment = datetime.datetime.fromtimestamp(start_ms / 1000, datetime.UTC)
+        moment = calendar_moment(start_ms)
         for word, form in _TIMES.items():
             text = text.replace(f"{{{word}}}", moment.strftime(form))
         return text

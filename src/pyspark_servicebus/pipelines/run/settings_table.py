@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from partibus.domain import quantities
 from partibus.domain.errors import ArgumentError
+from partibus.domain.moments import timestamp_ms
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
@@ -253,7 +254,7 @@ def _size(key: str, given: object) -> int:
 
 def _moment(key: str, given: object) -> int:
     if isinstance(given, datetime.datetime):
-        return quantities.timestamp_ms(given)
+        return timestamp_ms(given)
     return _quantity(quantities.moment_ms, key, given)
 
 

@@ -4,9 +4,9 @@ Owns the request to the bus: the position of every cursor in every fragment, and
 fragment. It must never move a cursor.
 """
 
-import datetime
 from collections.abc import Sequence
 
+from partibus.domain.moments import calendar_moment
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.traffic.report import CursorLag
@@ -49,7 +49,7 @@ def _lags(reading: Reading, entity: str, indexes: list[int]) -> list[CursorLag]:
             entity=entity,
             cursor=name,
             lag=lag,
-            moved_at=datetime.datetime.fromtimestamp(moved[name] / 1000, datetime.UTC),
+            moved_at=calendar_moment(moved[name]),
         )
         for name, lag in lags.items()
     ]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from partibus.domain.moments import timestamp_ms
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.triage.rewriting import NotFixable, patched
 from pyspark_servicebus.pipelines.triage.rules import NO_RULE, DeadLetter, Rule, attempts_of, decide
@@ -72,7 +73,7 @@ class Triage:
             shape=shape,
             properties=properties,
             attempts=attempts_of(properties),
-            age_ms=self.now_ms - round(enqueued.timestamp() * 1000),
+            age_ms=self.now_ms - timestamp_ms(enqueued),
         )
         rule, problem = self._decision(letter, row)
         return {

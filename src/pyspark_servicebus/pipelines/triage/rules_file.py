@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from partibus.amqp.codec.types import Timestamp
+from partibus.domain.moments import timestamp_ms
 from partibus.domain.toml_lines import TomlLines
 from pyspark_servicebus.pipelines.run.settings import SettingsError, no_such_key
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
@@ -274,7 +275,7 @@ class _Reading:
         found: dict[str, object] = {}
         for name, value in given.items():
             if isinstance(value, datetime.datetime):
-                found[name] = Timestamp(round(value.timestamp() * 1000))
+                found[name] = Timestamp(timestamp_ms(value))
             elif isinstance(value, str | bool | int | float):
                 found[name] = value
             else:

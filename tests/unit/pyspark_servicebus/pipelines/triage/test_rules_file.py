@@ -1,5 +1,6 @@
 """Rules are read strictly: what is wrong is told with its line, its key and what to write."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,19 @@ def test_everything_that_can_be_said() -> None:
     moment = Timestamp(1_769_817_600_000)
     assert found.set_properties == {"currency": "EUR", "tries": 3, "ok": True, "at": moment}
     assert [found.delay_after(n) for n in range(5)] == [30_000, 60_000, 120_000, 240_000, 300_000]
+
+
+def test_a_time_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        (found,) = parse_rules(
+            '[[rule]]\nname = "r"\naction = "fix"\nset = { at = 2026-01-31T00:00:00 }'
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found.set_properties == {"at": Timestamp(1_769_817_600_000)}
 
 
 @pytest.mark.parametrize(
