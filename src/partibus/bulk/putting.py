@@ -82,6 +82,5 @@ def stored_form(entity: Entity, payload: bytes) -> NewMessage:
     if len(payload) > entity.message_bytes_max:
         raise too_large(entity)
     message = to_stored(payload, entity.spec.requires_duplicate_detection)
-    if entity.spec.requires_session:
-        require_session_ids(entity, [message])
+    require_session_ids(entity, [message])
     return message

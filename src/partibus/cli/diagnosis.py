@@ -21,7 +21,7 @@ from partibus.cli.failures import CommandFailed, plain_words, unreachable
 from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
 from partibus.client.bus import Bus, tls_context
-from partibus.client.errors import AtomError, RemoteError
+from partibus.client.errors import AtomError, RemoteError, requires_sessions
 from partibus.domain import conditions
 from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_UNREACHABLE
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Status = Literal["ok", "warn", "fail"]
 SECONDS_MAX: Final = 10.0
 SKEW_SECONDS_MAX: Final = 5.0
-_SESSIONS: Final = "requires sessions"
 _RECEIVED_FROM: Final = ("/subscriptions/", "/$deadletterqueue")
 """In the paths of entities that can only be received from."""
 
@@ -218,7 +217,7 @@ def _refusal(error: RemoteError, entity: str, right: str) -> Finding:
         word = "Send" if right == "send" else "Listen"
         advice = f"Use a policy with the {word} right on this entity or the namespace."
         return Finding(right, "warn", f"this policy may not {right}", advice, EXIT_UNAUTHORIZED)
-    if _SESSIONS in text:
+    if requires_sessions(text):
         text = f"{entity} can be received from, with sessions"
         return Finding(right, "ok", text)
     if right == "receive" and "topic" in text.lower():

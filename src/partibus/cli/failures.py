@@ -16,7 +16,7 @@ from typing import Final
 import typer
 
 from partibus.client.connection_string import ConnectionStringError
-from partibus.client.errors import AtomError, RemoteError
+from partibus.client.errors import AtomError, RemoteError, requires_sessions
 from partibus.domain import conditions
 from partibus.domain.errors import ArgumentError, BusError, ConfigError
 from partibus.server.failure import (
@@ -59,7 +59,6 @@ _HINTS: Final = {
         "Processing took longer than the lock; the message will be delivered again."
     ),
 }
-_SESSION_WORDS: Final = "requires sessions"
 
 
 class CommandFailed(Exception):
@@ -137,7 +136,7 @@ def refused(error: RemoteError) -> CommandFailed:
     """The bus refused: its text without the ids, and advice."""
     text = plain_words(error)
     hint = _HINTS.get(error.condition, "")
-    if _SESSION_WORDS in text and "not require" not in text:
+    if requires_sessions(text):
         hint = "Receive with --session-id ID or --next-session."
     return CommandFailed(f"{text} {hint}".strip(), _CODES.get(error.condition, EXIT_FAILED))
 

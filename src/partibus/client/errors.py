@@ -4,8 +4,12 @@ Owns the client's exceptions, which carry what travelled on the wire: the condit
 the status of the management API.
 """
 
+from typing import Final
+
 from partibus.amqp.errors import AmqpError
 from partibus.domain import conditions
+
+_SESSIONS: Final = "requires sessions"
 
 
 class RemoteError(Exception):
@@ -24,3 +28,11 @@ class AtomError(Exception):
         super().__init__(f"{status}: {text}")
         self.status = status
         self.text = text
+
+
+def requires_sessions(text: str) -> bool:
+    """Whether a refusal says that an entity requires sessions.
+
+    The vendor has no condition for it, so every client looks for its words.
+    """
+    return _SESSIONS in text

@@ -20,7 +20,6 @@ from partibus.domain.errors import (
     SessionLockLost,
 )
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import SubQueueType
 from partibus.gateway.links.session import HeldSession
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations import sessions
@@ -83,7 +82,7 @@ class ManagementRequest:
     @property
     def is_in_sessions(self) -> bool:
         """Whether the messages it concerns are received in sessions (DLQ-10)."""
-        return self.entity.spec.requires_session and self.subqueue is SubQueueType.MAIN
+        return self.entity.is_in_sessions(self.subqueue)
 
     def session_id(self) -> str | None:
         """The session that it names, if any."""

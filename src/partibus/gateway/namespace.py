@@ -40,6 +40,11 @@ class Entity:
         self.spec = other.spec
         self.message_bytes_max = other.message_bytes_max
 
+    def is_in_sessions(self, subqueue: SubQueueType) -> bool:
+        """Whether the messages of a subqueue are received in sessions; dead letters never are
+        (DLQ-10)."""
+        return self.spec.requires_session and subqueue is SubQueueType.MAIN
+
     @property
     def refuses_unwanted(self) -> bool:
         """Whether each send is answered individually, since no subscription may match (ENT-4)."""
@@ -148,7 +153,7 @@ def require_sendable(entity: Entity, address: Address) -> None:
 
 def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
     """Refuse messages without a session where the entity requires one (SES-1)."""
-    if any(message.session_id is None for message in messages):
+    if entity.spec.requires_session and any(message.session_id is None for message in messages):
         raise InvalidOperation(
             "The SessionId was not set on a message, and it cannot be sent to "
             f"'{entity.record.path}', which requires sessions. Set a SessionId."

@@ -83,8 +83,7 @@ class DataPlane:
         detects = entity.spec.requires_duplicate_detection
         messages = [to_stored(payload, detects) for payload in payloads]
         payloads.clear()
-        if entity.spec.requires_session:
-            require_session_ids(entity, messages)
+        require_session_ids(entity, messages)
         await Sending(self._gateway, entity).send(messages)
 
     # --- receive ------------------------------------------------------------------------------
@@ -194,7 +193,7 @@ class DataPlane:
             )
         require_receivable(entity)
         subqueue = subqueue_of(address)
-        if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
+        if entity.is_in_sessions(subqueue):
             raise InvalidOperation(
                 f"'{entity.record.path}' requires sessions, which cannot be received over HTTP"
                 " (HTP-5). Receive it with an AMQP client."

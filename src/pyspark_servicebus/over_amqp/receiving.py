@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from partibus.client.errors import requires_sessions
 from partibus.client.links import ReceivedMessage, Receiver
 from partibus.client.message import IncomingMessage
 from pyspark_servicebus.errors import BulkError
@@ -20,7 +21,6 @@ FIRST_SECONDS_MAX: Final = 1.0
 """How long a distant bus may take to deliver its first message."""
 CLOCK_MS: Final = 10_000
 """How far the clock of the bus may be behind ours."""
-SESSIONS_TEXT: Final = "requires sessions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def receive(wire: Wire, path: str, count: int) -> list[Received]:
     try:
         return [_received(delivery) for delivery in wire.call(take)]
     except BulkError as error:
-        if SESSIONS_TEXT not in error.text:
+        if not requires_sessions(error.text):
             raise
         text = f"'{path}' requires sessions, which cannot be received here; write mode=peek."
         raise BulkError(error.condition, text, False) from None

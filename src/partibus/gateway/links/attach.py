@@ -16,7 +16,6 @@ from partibus.domain.annotations import BATCH_SIZE_PROPERTY
 from partibus.domain.entity import EntityKind
 from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import SubQueueType
 from partibus.gateway import namespace
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.error_mapping import amqp_error
@@ -151,8 +150,7 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     namespace.require_receivable(entity)
     namespace.require_no_forwarding(entity, subqueue)
     asked = session_filter(source.filters)
-    # The dead letters of a session entity are received without a session (DLQ-10).
-    if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
+    if entity.is_in_sessions(subqueue):
         if asked is None:
             raise errors.InvalidOperation(
                 "It is not possible for an entity that requires sessions to create a "

@@ -74,6 +74,7 @@ class InboundLink:
         self._via = via
         """The transfer entity that a transaction's messages pass through (TXN-6)."""
         self._requires_session = entity.spec.requires_session
+        """Kept because every message passes here; most need no call."""
         self._detects_duplicates = entity.spec.requires_duplicate_detection
         self._stands_alone = entity.refuses_unwanted
         """Each send is a separate command, because each may be refused individually."""
@@ -174,8 +175,7 @@ class InboundLink:
             to_stored(payload, self._detects_duplicates, self._turns_decimals)
             for payload in payloads
         ]
-        if self._requires_session:
-            require_session_ids(self._entity, messages)
+        require_session_ids(self._entity, messages)
         session = self._link.session
         parts = place_messages(
             connection, transaction, self._entity, self._via, session, messages, payloads

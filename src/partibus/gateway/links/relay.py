@@ -84,8 +84,7 @@ class RelayLink:
             raise too_large(entity)
         detects = entity.spec.requires_duplicate_detection
         message = to_stored(payload, detects, gateway.profile.turns_decimals)
-        if entity.spec.requires_session:
-            require_session_ids(entity, [message])
+        require_session_ids(entity, [message])
         return entity, message
 
     def _submit(self, event: TransferReceived, entity: Entity, message: NewMessage) -> None:

@@ -58,8 +58,7 @@ def messages_to_schedule(request: "ManagementRequest") -> tuple[list[NewMessage]
     detects = request.entity.spec.requires_duplicate_detection
     turns_decimals = request.node.connection.gateway.profile.turns_decimals
     messages = [to_stored(payload, detects, turns_decimals) for payload in payloads]
-    if request.entity.spec.requires_session:
-        require_session_ids(request.entity, messages)
+    require_session_ids(request.entity, messages)
     return messages, payloads
 
 
