@@ -28,7 +28,8 @@ from partibus.cluster.rows import ROW_BYTES, VERSION, VERSION_MIN, Row, StoreFac
 from partibus.cluster.transport import PeerListener
 from partibus.control.catalog.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
-from partibus.fragment.broker import Broker, Scheduler
+from partibus.domain.scheduler import Scheduler
+from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
 from partibus.store.interface import StoreState

@@ -16,7 +16,7 @@ from partibus.cluster import codes
 from partibus.cluster.command_rows import ENCODERS
 from partibus.cluster.rows import ANSWERS, ROW_BYTES, PeerWriter, Row, is_request, to_error, to_held
 from partibus.domain.errors import ArgumentError, OperationTimeout, StoreUnavailable
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 from partibus.fragment.commands import (
     AcceptSession,
     Command,

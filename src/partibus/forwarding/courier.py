@@ -14,10 +14,10 @@ from typing import Final
 
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound, StoreCorrupt
+from partibus.domain.scheduler import Scheduler
 from partibus.forwarding.leg import Leg, Reply
 from partibus.forwarding.outcomes import ParcelOutcome, failure_subqueue, home_subqueue, reason_of
 from partibus.forwarding.parcels import Item, ParcelPacker
-from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from partibus.control.catalog.record import EntityRecord
 from partibus.domain.entity import TopicSpec
+from partibus.domain.scheduler import Scheduler
 from partibus.forwarding.courier import Courier
-from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.namespace import Namespace

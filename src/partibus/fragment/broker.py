@@ -10,10 +10,11 @@ It must never look into a command, a record or a message, and leaves transaction
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt, StoreFull
+from partibus.domain.scheduler import Scheduler
 from partibus.fragment.changes import Change
 from partibus.fragment.checkpointing import Checkpoints
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
@@ -54,24 +55,6 @@ _log: Final = logging.getLogger(__name__)
 
 READ_RETRY_MS: Final = 1000
 """After a failed read the store is asked again after this delay, not in a loop."""
-
-
-class Timer(Protocol):
-    """A timer that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
-class Scheduler(Protocol):
-    """The part of an event loop that a broker needs; tests advance it by hand."""
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run after the current call."""
-        ...
-
-    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Run after this many milliseconds."""
-        ...
 
 
 class Broker:

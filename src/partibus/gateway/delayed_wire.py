@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from partibus.fragment.broker import Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
 from partibus.gateway.fault_injection import ClientFaults
 
 if TYPE_CHECKING:

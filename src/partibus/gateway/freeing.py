@@ -8,7 +8,7 @@ would be served. Called by the connection at its end.
 from functools import partial
 from typing import Final
 
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 
 FREED_PER_TURN_BYTES: Final = 2 * 1024 * 1024
 """About a millisecond."""

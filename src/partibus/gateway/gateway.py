@@ -20,7 +20,7 @@ from partibus.domain import conditions
 from partibus.domain.clock import Clock
 from partibus.domain.event_log import EVENT_LOG
 from partibus.domain.limits import Profile
-from partibus.fragment.broker import Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.entity_orders import EntityOrders

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 from partibus.gateway.memory_account import Share
 
 if TYPE_CHECKING:

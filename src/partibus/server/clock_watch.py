@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from partibus.domain.clock import Clock
-from partibus.fragment.broker import Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
 
 LOOK_MS: Final = 1000
 """How often the clocks are compared: the maximum delay until a step is noticed."""

@@ -13,7 +13,7 @@ from typing import Final
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog.catalog import Catalog
 from partibus.domain.errors import StoreUnavailable
-from partibus.fragment.broker import Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
 
 FOLLOW: Final = "follow"
 """The question that asks a worker to read the catalog now."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.fragment.broker import Timer
+from partibus.domain.scheduler import Timer
 
 IDLE_POLL_S: Final = 0.005
 """How often a stopping node checks whether its brokers are at rest."""

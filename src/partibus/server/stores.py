@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from partibus.domain.errors import ConfigError
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.store import fault_injection

@@ -12,7 +12,7 @@ import msgspec
 from partibus.cluster.hosting import Host
 from partibus.cluster.remote import FarBroker
 from partibus.cluster.rows import Row
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 from partibus.fragment.handle import Fragment
 
 

@@ -7,14 +7,12 @@ other fragment has to wait for it. Must never look at a store. Called by the bro
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from partibus.domain.clock import Clock
+from partibus.domain.scheduler import Scheduler, Timer
 from partibus.fragment.machine import Machine
 from partibus.fragment.upkeep.slices import Allowance
-
-if TYPE_CHECKING:
-    from partibus.fragment.broker import Scheduler, Timer
 
 TICK_INTERVAL_MS_MIN: Final = 20
 """Timers closer together than this fire together."""
@@ -26,7 +24,7 @@ class Alarms:
     def __init__(
         self,
         clock: Clock,
-        scheduler: "Scheduler",
+        scheduler: Scheduler,
         tick: Callable[[int, Allowance], None],
         slice_messages: int,
     ) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.delivery import Accepted, Delivery, DeliveryState
 from partibus.amqp.link import Link
 from partibus.domain.errors import BusError
+from partibus.domain.scheduler import Timer
 from partibus.domain.sequence import client_sequence
-from partibus.fragment.broker import Timer
 from partibus.fragment.commands import Peek, Pick, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held

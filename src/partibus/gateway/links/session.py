@@ -24,7 +24,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.moments import ticks_of
 from partibus.domain.partition_key import fragment_index
-from partibus.fragment.broker import Timer
+from partibus.domain.scheduler import Timer
 from partibus.fragment.commands import FindOldestSession, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.links.outbound import OutboundLink

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from partibus.domain.scheduler import Scheduler, Timer
 from partibus.files.private import open_private, sync_file
-from partibus.fragment.broker import Broker, Scheduler, Timer
+from partibus.fragment.broker import Broker
 from partibus.store.record import crc32c
 from partibus.store.worker import Worker
 

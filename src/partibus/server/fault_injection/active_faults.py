@@ -14,7 +14,7 @@ from typing import Final
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
-from partibus.fragment.broker import Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
 from partibus.fragment.commands import DropLocks
 from partibus.gateway.fault_injection import ClientFaults, Throttle
 from partibus.gateway.gateway import Gateway

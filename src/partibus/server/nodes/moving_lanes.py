@@ -17,7 +17,8 @@ from partibus.cluster.peers import Peers
 from partibus.cluster.remote import FarBroker, RemoteFragment, nobody
 from partibus.control.catalog.record import EntityRecord, Placement
 from partibus.domain.errors import BusError
-from partibus.fragment.broker import Broker, Scheduler
+from partibus.domain.scheduler import Scheduler
+from partibus.fragment.broker import Broker
 from partibus.fragment.handle import Fragment, LocalFragment
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.lanes import Lanes

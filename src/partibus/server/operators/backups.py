@@ -31,7 +31,8 @@ from partibus.domain.errors import (
     OperationTimeout,
     StoreUnavailable,
 )
-from partibus.fragment.broker import Broker, Scheduler, Timer
+from partibus.domain.scheduler import Scheduler, Timer
+from partibus.fragment.broker import Broker
 from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
 from partibus.store.capture import Capture

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from partibus.domain.clock import Clock
-from partibus.fragment.broker import Scheduler
+from partibus.domain.scheduler import Scheduler
 
 QUIET_TURNS: Final = 4
 """The bus is at rest when nothing waits in this many turns of the loop in a row: an answer may lead
