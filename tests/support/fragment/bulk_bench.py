@@ -103,7 +103,7 @@ class BulkBench(FragmentBench):
         reply = Reply()
         return self._ask(reply, SettleClaim(reply, owner, epoch, start)).count
 
-    def release_claim(self, owner: str, *, epoch: int = 1, forget: bool = False) -> int:
+    def release_claim(self, owner: str, *, epoch: int | None = 1, forget: bool = False) -> int:
         """Give them back."""
         reply = Reply()
         return self._ask(reply, ReleaseClaim(reply, owner, epoch, forget)).count

@@ -12,6 +12,7 @@ from partibus.domain.errors import (
     BusError,
     ClaimFenced,
     ClaimLost,
+    EntityNotFound,
     InvalidOperation,
     QuotaExceeded,
     ServerBusy,
@@ -288,19 +289,30 @@ def claim_settled(state: State, change: Change, now_ms: int, out: Effects) -> No
 
 
 def release_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Release everything at once; an owner without a claim has nothing to release."""
+    """Release everything at once."""
     assert isinstance(command, ReleaseClaim)
     claim = claims_of(state).by_owner.get(command.owner)
-    refusal = _refusal(state, claim, command.epoch)
+    if claim is None:
+        _release_nothing(state, command, out)
+        return
+    epoch = claim.epoch + 1 if command.epoch is None else command.epoch
+    refusal = _refusal(state, claim, epoch)
     if refusal is not None:
         out.outward.append(Failed(command.port, refusal))
-    elif claim is None:
-        out.outward.append(Done(command.port, 0))
+        return
+    claim.busy = True
+    record = end_record(state, CLAIM_RELEASED, claim, epoch, bytes((command.forget,)))
+    out.changes.append(ClaimRelease([record], claim, command, epoch))
+
+
+def _release_nothing(state: State, command: ReleaseClaim, out: Effects) -> None:
+    """An owner without a claim has nothing to release; an operator may have mistyped its name."""
+    if command.epoch is None:
+        text = f"'{state.spec.path}' has no owner of claims '{command.owner}'."
+        refusal: BusError | None = EntityNotFound(text)
     else:
-        claim.busy = True
-        forget = bytes((command.forget,))
-        record = end_record(state, CLAIM_RELEASED, claim, command.epoch, forget)
-        out.changes.append(ClaimRelease([record], claim, command))
+        refusal = _refusal(state, None, command.epoch)
+    out.outward.append(Done(command.port, 0) if refusal is None else Failed(command.port, refusal))
 
 
 def claim_released(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -308,7 +320,7 @@ def claim_released(state: State, change: Change, now_ms: int, out: Effects) -> N
     assert isinstance(change, ClaimRelease)
     claim, command = change.claim, change.command
     messages = give_back(state, claim, 0)
-    claim.epoch, claim.busy = command.epoch, False
+    claim.epoch, claim.busy = change.epoch, False
     if command.forget:
         del claims_of(state).by_owner[claim.owner]
     out.outward.append(Done(command.port, len(messages)))

@@ -47,6 +47,7 @@ class ClaimRelease(Change):
 
     claim: Claim
     command: ReleaseClaim
+    epoch: int
 
 
 @dataclass(eq=False)

@@ -85,11 +85,15 @@ class SettleClaim(AnsweredCommand):
 
 @dataclass(eq=False)
 class ReleaseClaim(AnsweredCommand):
-    """Give the messages of an owner's claim back, without counting a delivery."""
+    """Give the messages of an owner's claim back, without counting a delivery.
+
+    Without an epoch, for operators: whatever run the owner is in ends. An owner that does not exist
+    is an error then.
+    """
 
     port: AnswerPort
     owner: str
-    epoch: int
+    epoch: int | None
     forget: bool
     """Forget the owner too: its epochs start at 1 again."""
 

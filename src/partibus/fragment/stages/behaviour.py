@@ -11,6 +11,7 @@ from typing import Final
 
 from partibus.domain.errors import (
     BusError,
+    EntityNotFound,
     InvalidOperation,
     QuotaExceeded,
     ServerBusy,
@@ -292,7 +293,11 @@ def drop_stages(state: State, command: Command, now_ms: int, out: Effects) -> No
     writer = stages.writers.get(command.writer)
     epoch = command.epoch
     if epoch is None:
-        epoch = 0 if writer is None else max([writer.epoch, *_epochs(writer)])
+        if writer is None:
+            error = EntityNotFound(f"'{state.spec.path}' has no writer '{command.writer}'.")
+            out.outward.append(Failed(command.port, error))
+            return
+        epoch = max([writer.epoch, *_epochs(writer)])
     refusal = _fence(state, writer, epoch) or _busy(writer)
     if refusal is not None:
         out.outward.append(Failed(command.port, refusal))

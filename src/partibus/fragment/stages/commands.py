@@ -104,7 +104,8 @@ class PublishStages(AnsweredCommand):
 class DropStages(AnsweredCommand):
     """Forget what a writer has staged up to an epoch, or only the stages that are named.
 
-    Without an epoch, for operators: whatever the writer is doing ends.
+    Without an epoch, for operators: whatever the writer is doing ends. A writer that does not exist
+    is an error then.
     """
 
     port: AnswerPort

@@ -13,7 +13,7 @@ from typing import Final
 from partibus.bulk.answers import Answer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.address import parse_address
-from partibus.domain.errors import StoreUnavailable
+from partibus.domain.errors import EntityNotFound, StoreUnavailable
 from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Namespace
@@ -21,8 +21,9 @@ from partibus.gateway.namespace import Namespace
 CHANGE_S_MAX: Final = 4.0
 """How long a worker waits for its stores; the asking worker waits for 5 seconds."""
 
-CommandOf = Callable[[LocalFragment, Payload, Answer[int]], Command | None]
-"""The command that makes a change at a fragment; None when there is nothing to change there."""
+CommandOf = Callable[[Payload, Answer[int]], Command]
+"""The command that makes a change; a fragment where there is nothing to change answers
+EntityNotFound."""
 
 
 @dataclass(eq=False)
@@ -63,38 +64,41 @@ class FragmentQuestions:
 
     async def _change_local(self, payload: Payload, command_of: CommandOf) -> Payload:
         """Submit the command to every fragment here, and wait for all of their answers."""
-        failed: list[str] = []
         answers: dict[str, Answer[int]] = {}
         for fragment in self.local(payload["entity"]):
-            answer = Answer[int]()
-            command = command_of(fragment, payload, answer)
-            if command is not None and not fragment.is_available:
-                failed.append(str(fragment.index))
-            elif command is not None:
-                answers[str(fragment.index)] = answer
-                fragment.submit(command)
-        counts: dict[str, int] = {}
+            answer = answers[str(fragment.index)] = Answer[int]()
+            fragment.submit(command_of(payload, answer))
         if answers:
             await asyncio.wait([one.value for one in answers.values()], timeout=CHANGE_S_MAX)
+        failed: list[str] = []
+        missing: list[str] = []
+        counts: dict[str, int] = {}
         for index, answer in answers.items():
-            if not answer.value.done() or isinstance(answer.value.exception(), StoreUnavailable):
+            error = answer.value.exception() if answer.value.done() else StoreUnavailable()
+            if isinstance(error, StoreUnavailable):
                 failed.append(index)
+            elif isinstance(error, EntityNotFound):
+                missing.append(error.text)
             else:
                 counts[index] = answer.value.result()
-        return {"counts": counts, "failed": failed}
+        return {"counts": counts, "failed": failed, "missing": missing}
 
-    async def change(self, name: str, question: str, payload: Payload) -> tuple[str, int | None]:
+    async def change(self, name: str, question: str, payload: Payload) -> tuple[str, int]:
         """Make a change at every fragment of an entity; returns its path and the sum of the counts.
 
-        None means that no fragment had anything to change. Raises StoreUnavailable with the
-        fragments that did not answer."""
+        Raises StoreUnavailable with the fragments that did not answer, and EntityNotFound when no
+        fragment had anything to change."""
         path = self.namespace.resolve(parse_address(name)).record.path
         answers = await self.control.ask_all(question, {"entity": path, **payload})
         failed = [index for answer in answers.values() for index in answer["failed"]]
         if failed:
             raise out_of_reach(path, sorted(failed, key=int))
         counts = [count for answer in answers.values() for count in answer["counts"].values()]
-        return path, sum(counts) if counts else None
+        if not counts:
+            # A node of an earlier build does not say what is missing.
+            missing = [text for answer in answers.values() for text in answer.get("missing", ())]
+            raise EntityNotFound(missing[0]) if missing else StoreUnavailable()
+        return path, sum(counts)
 
 
 def out_of_reach(path: str, indexes: list[str]) -> StoreUnavailable:

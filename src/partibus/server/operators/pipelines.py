@@ -11,7 +11,6 @@ from typing import Any, Final
 from partibus.bulk.answers import Answer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog.record import EntityRecord
-from partibus.domain.errors import EntityNotFound
 from partibus.fragment.claims.commands import ReleaseClaim
 from partibus.fragment.cursors.commands import DropCursor
 from partibus.fragment.handle import LocalFragment
@@ -72,8 +71,6 @@ class PipelineService:
         """Release what an owner holds."""
         request = {"owner": owner, "forget": forget}
         path, count = await self._fragments.change(name, RELEASE, request)
-        if count is None:
-            raise EntityNotFound(f"'{path}' has no owner of claims '{owner}'.")
         return {"name": path, "owner": owner, "released": count}
 
     async def cursors(self, name: str) -> Payload:
@@ -91,25 +88,16 @@ class PipelineService:
 
     async def drop(self, name: str, cursor: str) -> Payload:
         """Delete a cursor and what is kept for it alone."""
-        path, count = await self._fragments.change(name, DROP, {"name": cursor})
-        if count is None:
-            raise EntityNotFound(f"'{path}' has no cursor '{cursor}'.")
+        path, _ = await self._fragments.change(name, DROP, {"name": cursor})
         return {"name": path, "cursor": cursor, "dropped": True}
 
 
-def _release(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> ReleaseClaim | None:
+def _release(payload: Payload, answer: Answer[int]) -> ReleaseClaim:
     """Release the owner's claims; its run is fenced off, so that it notices."""
-    claims = fragment.machine.state.claims
-    claim = None if claims is None else claims.by_owner.get(payload["owner"])
-    if claim is None:
-        return None
-    return ReleaseClaim(answer, claim.owner, claim.epoch + 1, bool(payload["forget"]))
+    return ReleaseClaim(answer, payload["owner"], None, bool(payload["forget"]))
 
 
-def _drop(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> DropCursor | None:
-    retention = fragment.machine.state.retention
-    if retention is None or payload["name"] not in retention.cursors:
-        return None
+def _drop(payload: Payload, answer: Answer[int]) -> DropCursor:
     return DropCursor(answer, payload["name"])
 
 

@@ -10,7 +10,6 @@ from typing import Final
 from partibus.bulk.answers import Answer
 from partibus.bulk.staging import writer_fields
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.domain.errors import EntityNotFound
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.stages.commands import DropStages
 from partibus.gateway.namespace import Namespace
@@ -41,15 +40,10 @@ class StageService:
         """Drop what a writer has staged; its current batch is over."""
         request = {"writer": writer, "forget": forget}
         path, count = await self._fragments.change(name, DROP, request)
-        if count is None:
-            raise EntityNotFound(f"'{path}' has no writer '{writer}'.")
         return {"name": path, "writer": writer, "dropped": count}
 
 
-def _drop(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> DropStages | None:
-    stages = fragment.machine.state.stages
-    if stages is None or payload["writer"] not in stages.writers:
-        return None
+def _drop(payload: Payload, answer: Answer[int]) -> DropStages:
     return DropStages(answer, payload["writer"], None, None, bool(payload["forget"]))
 
 

@@ -7,6 +7,7 @@ comes back after another, unless that worker has died meanwhile.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -15,6 +16,7 @@ from partibus.domain.errors import (
     BusError,
     ClaimFenced,
     ClaimLost,
+    EntityNotFound,
     StageFenced,
     StageLost,
     StoreCorrupt,
@@ -187,7 +189,8 @@ class StagingClient(PipelineClient):
 
     async def leave(self) -> None:
         home = self.environment.homes["staged"][0]
-        await self.insist(home, int, lambda port: DropStages(port, self.name, None, None, True))
+        with contextlib.suppress(EntityNotFound):  # an earlier request, whose answer was lost
+            await self.insist(home, int, lambda port: DropStages(port, self.name, None, None, True))
 
 
 class ClaimingClient(PipelineClient):

@@ -2,7 +2,13 @@
 
 import pytest
 
-from partibus.domain.errors import ClaimFenced, ClaimLost, InvalidOperation, StoreUnavailable
+from partibus.domain.errors import (
+    ClaimFenced,
+    ClaimLost,
+    EntityNotFound,
+    InvalidOperation,
+    StoreUnavailable,
+)
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from support.fragment.bulk_bench import BulkBench
@@ -147,6 +153,18 @@ def test_an_older_run_of_the_owner_is_fenced(bench: BulkBench) -> None:
     bench.release_claim("job", epoch=2, forget=True)
     assert bench.claims() == []
     assert bench.claim("job", "4", 1, epoch=1).count == 1
+
+
+def test_an_operator_releases_whatever_run_the_owner_is_in(bench: BulkBench) -> None:
+    bench.claim("job", "0", 4, epoch=9)
+    assert bench.release_claim("job", epoch=None) == 4
+    with pytest.raises(ClaimFenced):
+        bench.claim("job", "0", 4, epoch=9)
+    assert bench.claims()[0].epoch == 10
+    assert bench.release_claim("job", epoch=None, forget=True) == 0
+    with pytest.raises(EntityNotFound, match="no owner of claims 'job'"):
+        bench.release_claim("job", epoch=None)
+    assert bench.release_claim("job", epoch=1) == 0
 
 
 def test_claims_survive_a_crash_and_a_snapshot(bench: BulkBench) -> None:

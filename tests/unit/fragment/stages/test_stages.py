@@ -4,6 +4,7 @@ import pytest
 
 from partibus.domain.errors import (
     BusError,
+    EntityNotFound,
     InvalidOperation,
     QuotaExceeded,
     ServerBusy,
@@ -162,6 +163,11 @@ def test_stages_are_dropped(bench: StageBench) -> None:
     with pytest.raises(StageFenced):
         bench.stage("d", b"4")
     assert bench.drop(writer="nobody") == 0
+
+
+def test_an_operator_who_names_an_unknown_writer_gets_an_error(bench: StageBench) -> None:
+    with pytest.raises(EntityNotFound, match="no writer 'nobody'"):
+        bench.drop(epoch=None, writer="nobody")
 
 
 def test_an_operator_drops_and_forgets(bench: StageBench) -> None:
