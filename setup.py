@@ -46,7 +46,9 @@ HOT: Final = {
         "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
         " scheduling settlement subqueue table"
     ),
-    "fragment.sessions": "dispatch feature locks records session_state state subqueue",
+    "fragment.sessions": (
+        "changes commands dispatch effects feature locks records session_state state subqueue"
+    ),
     "fragment.stages": "behaviour changes commands departures feature records state",
     "fragment.topics": "changes commands copies due feature publishing records selection state",
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",

@@ -24,17 +24,12 @@ from partibus.fragment.commands import (
     CancelScheduled,
     Command,
     Enqueue,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
     Outcome,
     Peek,
     Purge,
     Question,
     ReceiveDeferred,
     Renew,
-    RenewSession,
-    SetSessionState,
     Settle,
     SubQueueType,
 )
@@ -51,6 +46,15 @@ from partibus.fragment.outbox.commands import (
     Transfer,
 )
 from partibus.fragment.outbox.marks import Origin
+from partibus.fragment.sessions import commands as session_commands
+from partibus.fragment.sessions.commands import (
+    AcceptSession,
+    FindOldestSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
 from partibus.fragment.transactions import commands as transaction_commands
 from partibus.fragment.transactions.commands import (
     SILENT,
@@ -60,7 +64,7 @@ from partibus.fragment.transactions.commands import (
     Transact,
 )
 
-OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, commands.AcceptSession}
+OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, AcceptSession}
 """Sent as rows that name the receiver; see the tests of `remote`."""
 INSIDE = {
     commands.Undelivered,
@@ -255,7 +259,7 @@ BASES = (Command, commands.AnsweredCommand)
 def test_every_command_has_a_way() -> None:
     every = {
         kind
-        for module in (commands, transaction_commands, transfer_commands)
+        for module in (commands, session_commands, transaction_commands, transfer_commands)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Command) and kind not in BASES
     }

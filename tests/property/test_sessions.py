@@ -16,15 +16,9 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.fragment.commands import (
-    Detach,
-    DropLocks,
-    Outcome,
-    SessionConsumer,
-    SubQueueType,
-    Tick,
-)
+from partibus.fragment.commands import Detach, DropLocks, Outcome, SubQueueType, Tick
 from partibus.fragment.message import MessageState
+from partibus.fragment.sessions.commands import SessionConsumer
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench, SessionInbox

@@ -15,6 +15,7 @@ from partibus.fragment.commands import Command, Enqueue, Outcome, Settle, SubQue
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.outbox.commands import Fence, Transfer
 from partibus.fragment.outbox.marks import Origin
+from partibus.fragment.sessions import commands as sessions
 from partibus.fragment.transactions import commands as transactions
 
 Encode = Callable[[Any, int, int], Row]
@@ -135,11 +136,11 @@ _FIELDS: Final[dict[type[Command], tuple[int, tuple[str, ...]]]] = {
     commands.Pick: (codes.PICK, ("subqueue", "sequences")),
     commands.Purge: (codes.PURGE, ("subqueue", "message_count_max", "before_ms", "session_id")),
     commands.Question: (codes.ASK, ("name", "payload")),
-    commands.FindOldestSession: (codes.FIND_OLDEST_SESSION, ()),
-    commands.RenewSession: (codes.RENEW_SESSION, ("session_id", "lock")),
-    commands.GetSessionState: (codes.GET_SESSION_STATE, ("session_id", "lock")),
-    commands.SetSessionState: (codes.SET_SESSION_STATE, ("session_id", "lock", "state")),
-    commands.ListSessions: (codes.LIST_SESSIONS, ("updated_after_ms", "skip", "count_max")),
+    sessions.FindOldestSession: (codes.FIND_OLDEST_SESSION, ()),
+    sessions.RenewSession: (codes.RENEW_SESSION, ("session_id", "lock")),
+    sessions.GetSessionState: (codes.GET_SESSION_STATE, ("session_id", "lock")),
+    sessions.SetSessionState: (codes.SET_SESSION_STATE, ("session_id", "lock", "state")),
+    sessions.ListSessions: (codes.LIST_SESSIONS, ("updated_after_ms", "skip", "count_max")),
     Fence: (codes.FENCE, ("origin_id", "number")),
     transactions.CheckLocks: (codes.CHECK_LOCKS, ("subqueue", "tokens", "outcome")),
     transactions.ReserveNumbers: (codes.RESERVE_NUMBERS, ("count",)),

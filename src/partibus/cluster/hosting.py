@@ -25,18 +25,17 @@ from partibus.cluster.rows import (
 )
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.fragment.commands import (
-    AcceptSession,
     Consumer,
     Demand,
     Detach,
     Interest,
     Outcome,
-    SessionConsumer,
     Settle,
     SubQueueType,
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
+from partibus.fragment.sessions.commands import AcceptSession, SessionConsumer
 
 UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Unconfirmed sends of one far process at which reading from it stops."""

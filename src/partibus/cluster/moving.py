@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import (
-    AcceptSession,
     Command,
     Consumer,
     Demand,
@@ -19,13 +18,12 @@ from partibus.fragment.commands import (
     Interest,
     Outcome,
     Receiver,
-    SessionConsumer,
-    SessionReceiver,
     Settle,
     SubQueueType,
 )
 from partibus.fragment.handle import Fragment, LocalFragment
 from partibus.fragment.message import Held
+from partibus.fragment.sessions.commands import AcceptSession, SessionConsumer, SessionReceiver
 
 
 class MovingFragment:

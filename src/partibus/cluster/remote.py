@@ -18,7 +18,6 @@ from partibus.cluster.rows import ANSWERS, ROW_BYTES, PeerWriter, Row, is_reques
 from partibus.domain.errors import ArgumentError, OperationTimeout, StoreUnavailable
 from partibus.domain.scheduler import Scheduler
 from partibus.fragment.commands import (
-    AcceptSession,
     Command,
     Consumer,
     Demand,
@@ -26,14 +25,17 @@ from partibus.fragment.commands import (
     Enqueue,
     Interest,
     Receiver,
-    SessionConsumer,
-    SessionReceiver,
-    SetSessionState,
     Settle,
     SubQueueType,
 )
 from partibus.fragment.handle import STORE_DOWN
 from partibus.fragment.outbox.commands import Transfer
+from partibus.fragment.sessions.commands import (
+    AcceptSession,
+    SessionConsumer,
+    SessionReceiver,
+    SetSessionState,
+)
 from partibus.fragment.transactions.commands import Transact
 
 _log: Final = logging.getLogger(__name__)

@@ -20,16 +20,12 @@ from partibus.fragment.checkpointing import Checkpoints
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
 from partibus.fragment.effects import (
     BodyEffect,
-    Collected,
     Deliver,
     Due,
     Effect,
     Effects,
-    Failed,
-    Found,
     PeekedMessage,
     Shown,
-    StateFound,
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.queue.kept_locks import restore_locks
@@ -376,16 +372,14 @@ class Broker:
             for message in effect.peeked_messages():
                 self._read(message)
         elif isinstance(effect, PeekedMessage):
-            effect.unreadable(error, is_damaged)
-        elif isinstance(effect, Found | StateFound):
-            effect.free(self.store.release)
-            Failed(effect.port, error).carry_out()
-        elif isinstance(effect, Collected):
-            effect.unreadable(error)
+            effect.not_read(error, is_damaged)
         elif isinstance(effect, Deliver):
             self._not_delivered(effect, error)
         elif isinstance(effect, Due):
             self._not_published(effect, error)
+        else:
+            effect.free(self.store.release)
+            effect.unreadable(error)
 
     def _not_delivered(self, effect: Deliver, error: BusError) -> None:
         """One damaged body must not hold back the others: read them one by one."""

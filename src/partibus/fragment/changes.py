@@ -7,7 +7,7 @@ failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 
 from dataclasses import dataclass
 
-from partibus.fragment.commands import Consumer, Enqueue, SetSessionState, Settle, SubQueueType
+from partibus.fragment.commands import Consumer, Enqueue, Settle, SubQueueType
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.ports import AnswerPort, MessagesPort
@@ -163,14 +163,6 @@ class DeadLettering(Change):
     """Where the entity forwards its dead letters (FWD-5)."""
     first_number: int = 0
     """The first of their outbox numbers in that case."""
-
-
-@dataclass(eq=False)
-class SessionStateChange(Change):
-    """The new state of a session (SES-16)."""
-
-    command: SetSessionState
-    updated_ms: int
 
 
 class Answer(Change):

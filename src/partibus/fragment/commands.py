@@ -1,4 +1,4 @@
-"""Everything a fragment can be asked to do, as data.
+"""What every fragment can be asked to do, as data; features add commands of their own.
 
 Commands are batches where traffic is heavy: one `Enqueue` carries all that one read of a socket
 brought, one `Settle` a whole range of deliveries. Answers go to the port named in the command,
@@ -20,9 +20,7 @@ from partibus.fragment.ports import (
     QuestionPort,
     RenewPort,
     SendPort,
-    SessionsPort,
     SettlePort,
-    StatePort,
 )
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -69,22 +67,6 @@ class Receiver(Protocol):
         ...
 
 
-class SessionReceiver(Receiver, Protocol):
-    """A receiver that takes a session and draws its messages (SES-1)."""
-
-    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
-        """The session is held until this time; the number `lock` proves it to the fragment."""
-        ...
-
-    def not_accepted(self, error: BusError) -> None:
-        """No session is held."""
-        ...
-
-    def session_lost(self, error: BusError) -> None:
-        """The session is no longer held (SES-7)."""
-        ...
-
-
 class Consumer:
     """A receiver as the machine sees it: how many messages it got and how many it may get."""
 
@@ -120,18 +102,6 @@ class Consumer:
         """Messages taken for it whose removal is not durable yet."""
         self.gone = False
         """The receiver has left; deliveries that are not yet made go back."""
-
-
-class SessionConsumer(Consumer):
-    """A receiver of one session."""
-
-    __slots__ = ("is_exclusive", "session_receiver")
-
-    def __init__(self, fragment_id: int, receiver: SessionReceiver, deletes: bool) -> None:
-        super().__init__(fragment_id, receiver, SubQueueType.MAIN, deletes)
-        self.session_receiver = receiver
-        self.is_exclusive = True
-        """False when another receiver may take its session over (SES-26)."""
 
 
 class Command:
@@ -309,73 +279,6 @@ class Purge(AnsweredCommand):
     before_ms: int
     session_id: str | None = None
     """Only the messages of this session; None for all."""
-
-
-@dataclass(eq=False)
-class AcceptSession(Command):
-    """Lock a session for a receiver: a named one, or the free one whose head waits longest.
-
-    A named session that is held is refused at once (SES-3). When any session will do and none is
-    free, `waits` says whether the receiver waits in line until it detaches (SES-4). A receiver that
-    is not exclusive may present the lock of another one, and takes its place (SES-27).
-    """
-
-    consumer: SessionConsumer
-    session_id: str | None
-    waits: bool
-    is_exclusive: bool = True
-    takes_over: int = 0
-    """The number of the lock to take over; 0 for none."""
-
-    def refuse(self, error: BusError) -> None:
-        self.consumer.session_receiver.not_accepted(error)
-
-
-@dataclass(eq=False)
-class FindOldestSession(AnsweredCommand):
-    """Find since when the head of the session that is given next has waited; 0 without one."""
-
-    port: AnswerPort
-
-
-@dataclass(eq=False)
-class RenewSession(AnsweredCommand):
-    """Extend a session's lock by the entity's lock duration from now (SES-7)."""
-
-    port: RenewPort
-    session_id: str
-    lock: int
-
-
-@dataclass(eq=False)
-class GetSessionState(AnsweredCommand):
-    """Read the state of a session; needs its lock (SES-16)."""
-
-    port: StatePort
-    session_id: str
-    lock: int
-
-
-@dataclass(eq=False)
-class SetSessionState(AnsweredCommand):
-    """Store the state of a session, None to clear it; needs its lock (SES-16)."""
-
-    port: AnswerPort
-    session_id: str
-    lock: int
-    state: bytes | None
-
-
-@dataclass(eq=False)
-class ListSessions(AnsweredCommand):
-    """List the sessions (SES-18)."""
-
-    port: SessionsPort
-    updated_after_ms: int | None
-    """Only those whose state was set after this; None for all that have active messages
-    or state."""
-    skip: int
-    count_max: int
 
 
 @dataclass(eq=False)

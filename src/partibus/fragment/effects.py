@@ -11,19 +11,11 @@ from typing import Final, Generic, TypeVar
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Consumer, SessionConsumer
+from partibus.fragment.commands import Consumer
 from partibus.fragment.message import Held
 from partibus.fragment.outbox.commands import ParcelPort
 from partibus.fragment.outbox.state import Parcel
-from partibus.fragment.ports import (
-    AnswerPort,
-    FailurePort,
-    MessagesPort,
-    SendPort,
-    SessionsPort,
-    SettlePort,
-    StatePort,
-)
+from partibus.fragment.ports import AnswerPort, FailurePort, MessagesPort, SendPort, SettlePort
 
 Value = TypeVar("Value")
 
@@ -159,53 +151,6 @@ class Available(Effect):
         self.consumer.receiver.available()
 
 
-@dataclass(eq=False)
-class Accepted(Effect):
-    """A receiver holds a session."""
-
-    consumer: SessionConsumer
-    session_id: str
-    until_ms: int
-    lock: int
-
-    def carry_out(self) -> None:
-        self.consumer.session_receiver.accepted(self.session_id, self.until_ms, self.lock)
-
-
-@dataclass(eq=False)
-class NotAccepted(Effect):
-    """A receiver got no session."""
-
-    consumer: SessionConsumer
-    error: BusError
-
-    def carry_out(self) -> None:
-        self.consumer.session_receiver.not_accepted(self.error)
-
-
-@dataclass(eq=False)
-class SessionLost(Effect):
-    """A receiver no longer holds its session."""
-
-    consumer: SessionConsumer
-    error: BusError
-
-    def carry_out(self) -> None:
-        self.consumer.session_receiver.session_lost(self.error)
-
-
-@dataclass(eq=False)
-class SessionsListed(Effect):
-    """The ids of sessions."""
-
-    port: SessionsPort
-    session_ids: list[str]
-    passed_over: int
-
-    def carry_out(self) -> None:
-        self.port.listed(self.session_ids, self.passed_over)
-
-
 class BodyEffect(Effect):
     """An effect whose messages need their bodies read first."""
 
@@ -218,6 +163,10 @@ class BodyEffect(Effect):
 
     def hand_over(self, bodies: list[bytes]) -> None:
         """Make the call with the bodies."""
+        raise NotImplementedError
+
+    def unreadable(self, error: BusError) -> None:
+        """Report that the bodies cannot be read."""
         raise NotImplementedError
 
     def free(self, release: Callable[[int, int], None]) -> None:
@@ -251,6 +200,9 @@ class Found(BodyEffect):
 
     def hand_over(self, bodies: list[bytes]) -> None:
         self.port.found(self.messages, bodies)
+
+    def unreadable(self, error: BusError) -> None:
+        self.port.failed(error)
 
 
 class Shown(Found):
@@ -296,7 +248,7 @@ class Gathering:
         if self._error is None:
             self._shown.hand_over(self._bodies)
         else:
-            Failed(self._shown.port, self._error).carry_out()
+            self._shown.unreadable(self._error)
 
 
 class PeekedMessage(BodyEffect):
@@ -312,25 +264,12 @@ class PeekedMessage(BodyEffect):
     def hand_over(self, bodies: list[bytes]) -> None:
         self._gathering.put(self._index, bodies[0])
 
-    def unreadable(self, error: BusError, is_damaged: bool) -> None:
+    def not_read(self, error: BusError, is_damaged: bool) -> None:
         """The body cannot be read: never, or not now."""
         if is_damaged:
             self._gathering.put(self._index, b"")
         else:
             self._gathering.fail(error)
-
-
-class StateFound(BodyEffect):
-    """The state of a session."""
-
-    __slots__ = ("port",)
-
-    def __init__(self, port: StatePort, stored: Held) -> None:
-        super().__init__([stored], False)
-        self.port = port
-
-    def hand_over(self, bodies: list[bytes]) -> None:
-        self.port.state_found(bodies[0])
 
 
 class Collected(BodyEffect):
@@ -347,7 +286,6 @@ class Collected(BodyEffect):
         self.port.collected(self.parcels, bodies)
 
     def unreadable(self, error: BusError) -> None:
-        """Report to the courier that the bodies cannot be read."""
         self.port.unreadable(self.parcels, error)
 
 

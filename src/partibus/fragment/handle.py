@@ -7,15 +7,9 @@ and hands out its receivers; it never sees the machine or the store behind the h
 from typing import Final, Protocol
 
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import (
-    Command,
-    Consumer,
-    Receiver,
-    SessionConsumer,
-    SessionReceiver,
-    SubQueueType,
-)
+from partibus.fragment.commands import Command, Consumer, Receiver, SubQueueType
 from partibus.fragment.machine import Machine
+from partibus.fragment.sessions.commands import SessionConsumer, SessionReceiver
 from partibus.store.interface import StoreState
 
 STORE_DOWN: Final = "its store is down. It is probed until it answers; try again."

@@ -70,22 +70,6 @@ class MessagesPort(FailurePort, Protocol):
         ...
 
 
-class StatePort(FailurePort, Protocol):
-    """Where the state of a session goes."""
-
-    def state_found(self, state: bytes | None) -> None:
-        """The state; None when there is none (SES-16)."""
-        ...
-
-
-class SessionsPort(FailurePort, Protocol):
-    """Where the ids of sessions go."""
-
-    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
-        """The ids, and how many before them were skipped."""
-        ...
-
-
 class QuestionPort(FailurePort, Protocol):
     """Where the answer to a question goes."""
 

@@ -11,6 +11,7 @@ from partibus.fragment import commands
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command, Consumer, Outcome, SubQueueType
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.fragment.sessions import commands as sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.upkeep.slices import SLICE
 from partibus.store.interface import Store
@@ -310,28 +311,28 @@ class FragmentBench:
         deletes: bool = False,
         is_exclusive: bool = True,
         takes_over: int = 0,
-    ) -> tuple[SessionInbox, commands.SessionConsumer]:
+    ) -> tuple[SessionInbox, sessions.SessionConsumer]:
         """A receiver that has asked for a session, or for any."""
         inbox = SessionInbox()
-        consumer = commands.SessionConsumer(1, inbox, deletes)
-        self.submit(commands.AcceptSession(consumer, session_id, waits, is_exclusive, takes_over))
+        consumer = sessions.SessionConsumer(1, inbox, deletes)
+        self.submit(sessions.AcceptSession(consumer, session_id, waits, is_exclusive, takes_over))
         return inbox, consumer
 
     def renew_session(self, inbox: SessionInbox) -> int:
         """Renew the lock of a session; returns the new time, 0 for a lost one."""
-        self.submit(commands.RenewSession(self.ports, inbox.session_id or "", inbox.lock))
+        self.submit(sessions.RenewSession(self.ports, inbox.session_id or "", inbox.lock))
         (until_ms,) = self.ports.renewals.pop()
         return until_ms
 
     def set_state(self, inbox: SessionInbox, state: bytes | None) -> int | BusError:
         """Store the state of a session."""
-        self.submit(commands.SetSessionState(self.ports, inbox.session_id or "", inbox.lock, state))
+        self.submit(sessions.SetSessionState(self.ports, inbox.session_id or "", inbox.lock, state))
         return self.ports.answers.pop()
 
     def get_state(self, inbox: SessionInbox) -> bytes | BusError | None:
         """The state of a session."""
         count = len(self.ports.states)
-        self.submit(commands.GetSessionState(self.ports, inbox.session_id or "", inbox.lock))
+        self.submit(sessions.GetSessionState(self.ports, inbox.session_id or "", inbox.lock))
         if len(self.ports.states) > count:
             return self.ports.states.pop()
         error = self.ports.answers.pop()
@@ -342,5 +343,5 @@ class FragmentBench:
         self, updated_after_ms: int | None = None, skip: int = 0, count: int = 100
     ) -> tuple[list[str], int]:
         """The ids of sessions, and how many before them were skipped."""
-        self.submit(commands.ListSessions(self.ports, updated_after_ms, skip, count))
+        self.submit(sessions.ListSessions(self.ports, updated_after_ms, skip, count))
         return self.ports.listings.pop()

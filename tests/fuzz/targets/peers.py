@@ -14,7 +14,8 @@ from partibus.cluster.channel import PeerChannel, log
 from partibus.cluster.hosting import Host
 from partibus.cluster.remote import FarBroker
 from partibus.cluster.rows import Row
-from partibus.fragment.commands import Consumer, Peek, SessionConsumer, SubQueueType
+from partibus.fragment.commands import Consumer, Peek, SubQueueType
+from partibus.fragment.sessions.commands import SessionConsumer
 from partibus.testing.clock import ManualClock
 from partibus.testing.fragment import Inbox, Ports
 from partibus.testing.scheduler import ManualScheduler

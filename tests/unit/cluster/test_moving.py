@@ -6,7 +6,6 @@ from partibus.cluster.moving import MovingFragment
 from partibus.cluster.remote import RemoteFragment, nobody
 from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.commands import (
-    AcceptSession,
     Command,
     Consumer,
     Demand,
@@ -15,13 +14,12 @@ from partibus.fragment.commands import (
     Interest,
     Outcome,
     Receiver,
-    SessionConsumer,
-    SessionReceiver,
     Settle,
     SubQueueType,
 )
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
+from partibus.fragment.sessions.commands import AcceptSession, SessionConsumer, SessionReceiver
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench, Inbox, Ports, SessionInbox
 

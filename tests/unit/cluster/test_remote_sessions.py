@@ -10,11 +10,11 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.fragment.commands import (
+from partibus.fragment.commands import Demand, Detach, Enqueue
+from partibus.fragment.handle import LocalFragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.sessions.commands import (
     AcceptSession,
-    Demand,
-    Detach,
-    Enqueue,
     FindOldestSession,
     GetSessionState,
     ListSessions,
@@ -22,8 +22,6 @@ from partibus.fragment.commands import (
     SessionConsumer,
     SetSessionState,
 )
-from partibus.fragment.handle import LocalFragment
-from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench, Ports, SessionInbox
 from support.nodes.far_side import FarSide

@@ -6,13 +6,15 @@ something happened to the subqueue; `locks` owns how sessions are accepted and l
 """
 
 from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked
-from partibus.fragment.commands import Consumer, SessionConsumer
-from partibus.fragment.effects import Accepted, Effects, NotAccepted, SessionLost
+from partibus.fragment.commands import Consumer
+from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held
 from partibus.fragment.outbox.departures import depart_waiting
 from partibus.fragment.queue.delivery import hand_over
 from partibus.fragment.queue.expiry import expire
 from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.sessions.commands import SessionConsumer
+from partibus.fragment.sessions.effects import Accepted, NotAccepted, SessionLost
 from partibus.fragment.sessions.state import Session, SessionLock
 from partibus.fragment.sessions.subqueue import SessionSubQueue
 from partibus.fragment.state import State

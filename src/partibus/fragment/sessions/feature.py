@@ -5,10 +5,10 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 
 from typing import Final
 
-from partibus.fragment import changes, commands
+from partibus.fragment.commands import DropLocks
 from partibus.fragment.feature import SESSIONS_SECTION, Feature, SnapshotSection
 from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
-from partibus.fragment.sessions import locks, records, session_state
+from partibus.fragment.sessions import changes, commands, locks, records, session_state
 from partibus.fragment.state import State
 
 
@@ -23,7 +23,7 @@ SESSIONS: Final = Feature(
         commands.AcceptSession: locks.accept,
         commands.FindOldestSession: locks.find_oldest,
         commands.RenewSession: locks.renew_session,
-        commands.DropLocks: locks.drop_locks,
+        DropLocks: locks.drop_locks,
         commands.GetSessionState: session_state.get_state,
         commands.SetSessionState: session_state.set_state,
         commands.ListSessions: session_state.list_sessions,

@@ -13,19 +13,13 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.fragment.commands import AcceptSession, Command, FindOldestSession, RenewSession
-from partibus.fragment.effects import (
-    Accepted,
-    Answered,
-    Done,
-    Effects,
-    Failed,
-    NotAccepted,
-    SessionLost,
-)
+from partibus.fragment.commands import Command
+from partibus.fragment.effects import Answered, Done, Effects, Failed
 from partibus.fragment.queue.settlement import drop_locks as drop_message_locks
 from partibus.fragment.queue.settlement import end_delivery
+from partibus.fragment.sessions.commands import AcceptSession, FindOldestSession, RenewSession
 from partibus.fragment.sessions.dispatch import forwarding, grant, serve_sessions
+from partibus.fragment.sessions.effects import Accepted, NotAccepted, SessionLost
 from partibus.fragment.sessions.state import SessionLock
 from partibus.fragment.sessions.subqueue import SessionSubQueue
 from partibus.fragment.state import State

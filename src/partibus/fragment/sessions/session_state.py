@@ -6,11 +6,14 @@ too (SES-18).
 """
 
 from partibus.domain.errors import BusError, SessionLockLost
-from partibus.fragment.changes import Change, SessionStateChange
-from partibus.fragment.commands import Command, GetSessionState, ListSessions, SetSessionState
-from partibus.fragment.effects import Answered, Done, Effects, Failed, SessionsListed, StateFound
+from partibus.fragment.changes import Change
+from partibus.fragment.commands import Command
+from partibus.fragment.effects import Answered, Done, Effects, Failed
 from partibus.fragment.message import Held
 from partibus.fragment.queue.arrivals import full
+from partibus.fragment.sessions.changes import SessionStateChange
+from partibus.fragment.sessions.commands import GetSessionState, ListSessions, SetSessionState
+from partibus.fragment.sessions.effects import SessionsListed, StateFound
 from partibus.fragment.sessions.locks import held_lock, without_sessions
 from partibus.fragment.sessions.records import session_state
 from partibus.fragment.sessions.state import NO_STATE, Session

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from partibus.fragment.commands import Consumer, SessionConsumer
+from partibus.fragment.commands import Consumer
 from partibus.fragment.message import Held
+from partibus.fragment.sessions.commands import SessionConsumer
 from partibus.fragment.word_map import WordMap
 
 NOBODY: Final = 0

@@ -5,10 +5,11 @@ table or takes it out, the index follows. A message in flight is locked by its s
 lock of its own (SES-8). `dispatch` decides who is served when.
 """
 
-from partibus.fragment.commands import Consumer, SessionConsumer, SubQueueType
+from partibus.fragment.commands import Consumer, SubQueueType
 from partibus.fragment.message import Held
 from partibus.fragment.queue.subqueue import SubQueue
 from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.sessions.commands import SessionConsumer
 from partibus.fragment.sessions.state import Session, SessionLock, Sessions
 
 

@@ -25,8 +25,9 @@ from partibus.domain.errors import (
 from partibus.domain.moments import ticks_of
 from partibus.domain.partition_key import fragment_index
 from partibus.domain.scheduler import Timer
-from partibus.fragment.commands import FindOldestSession, SubQueueType
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.handle import Fragment
+from partibus.fragment.sessions.commands import FindOldestSession
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.session_filter import SessionFilter
 from partibus.gateway.links.session_source import SessionSource

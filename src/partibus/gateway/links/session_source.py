@@ -7,8 +7,9 @@ link's request there and the outcome back; the link decides.
 from typing import TYPE_CHECKING
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import AcceptSession, Consumer, SessionConsumer, SubQueueType
+from partibus.fragment.commands import Consumer, SubQueueType
 from partibus.fragment.handle import Fragment
+from partibus.fragment.sessions.commands import AcceptSession, SessionConsumer
 from partibus.gateway.links.source import Source
 
 if TYPE_CHECKING:

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.types import STRING32, Array, Int, Timestamp
 from partibus.domain.errors import ArgumentError, BusError, SessionLockLost
-from partibus.fragment.commands import GetSessionState, ListSessions, RenewSession, SetSessionState
 from partibus.fragment.handle import Fragment
+from partibus.fragment.sessions.commands import (
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
 from partibus.gateway.links.submission import fragment_unavailable
 from partibus.gateway.namespace import too_large
 

@@ -12,19 +12,17 @@ from partibus.domain.errors import (
     SessionLockLost,
 )
 from partibus.fragment.commands import (
-    AcceptSession,
     Demand,
     Detach,
     DropLocks,
-    FindOldestSession,
     Outcome,
     Resume,
-    SessionConsumer,
     Settle,
     SubQueueType,
     Tick,
     Undelivered,
 )
+from partibus.fragment.sessions.commands import AcceptSession, FindOldestSession, SessionConsumer
 from partibus.fragment.sessions.state import Sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import Delivered, FragmentBench, SessionInbox

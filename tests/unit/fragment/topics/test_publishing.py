@@ -5,16 +5,10 @@ from dataclasses import replace
 import pytest
 
 from partibus.domain.errors import BusError, NoMatchingSubscription, QuotaExceeded, StoreUnavailable
-from partibus.fragment.commands import (
-    AcceptSession,
-    Consumer,
-    Demand,
-    Outcome,
-    SessionConsumer,
-    SubQueueType,
-)
+from partibus.fragment.commands import Consumer, Demand, Outcome, SubQueueType
 from partibus.fragment.cursors.commands import PlanRange, RangePlan
 from partibus.fragment.message import NewMessage, Overlay
+from partibus.fragment.sessions.commands import AcceptSession, SessionConsumer
 from partibus.fragment.topics.selection import NOBODY, Failure, Selection
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Inbox, SessionInbox

@@ -7,25 +7,18 @@ import pytest
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (
-    AcceptSession,
     CancelScheduled,
     Command,
     Consumer,
     Demand,
     Detach,
     Enqueue,
-    FindOldestSession,
-    GetSessionState,
     Interest,
-    ListSessions,
     Outcome,
     Peek,
     Purge,
     ReceiveDeferred,
     Renew,
-    RenewSession,
-    SessionConsumer,
-    SetSessionState,
     Settle,
     SubQueueType,
     Undelivered,
@@ -33,6 +26,15 @@ from partibus.fragment.commands import (
 from partibus.fragment.machine import HANDLERS, TOPIC_HANDLERS
 from partibus.fragment.message import NewMessage
 from partibus.fragment.records import DROPPED
+from partibus.fragment.sessions.commands import (
+    AcceptSession,
+    FindOldestSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SessionConsumer,
+    SetSessionState,
+)
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench, Inbox, Ports, SessionInbox
