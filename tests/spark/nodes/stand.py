@@ -118,8 +118,16 @@ class Stand:
         return bodies
 
     def totals(self, queue: str) -> dict[str, int]:
-        found: dict[str, int] = JsonAdmin(self._live()).ask("GET", f"/entities/{queue}")["totals"]
-        return found
+        """The counts of all fragments. One that has no owner at the moment would count nothing."""
+        found: dict[str, Any] = {}
+
+        def all_answer() -> bool:
+            found.update(JsonAdmin(self._live()).ask("GET", f"/entities/{queue}"))
+            return bool(found["availability"] == "Available")
+
+        wait_until(all_answer, f"all fragments of {queue} answer", seconds=LONG_S)
+        totals: dict[str, int] = found["totals"]
+        return totals
 
     def cursor(self, queue: str) -> tuple[int, list[int]]:
         """Of the only cursor of a queue, what it has not passed, and where it stands."""
