@@ -45,7 +45,7 @@ class Courier:
     forward_failures: SubQueueType
 
     def __post_init__(self) -> None:
-        self._desk = ParcelPacker(self.fragment.fragment_id, self.fragment.index, self.path)
+        self._packer = ParcelPacker(self.fragment.fragment_id, self.fragment.index, self.path)
         self._routes: dict[Purpose, str] = {}
         """Where the entity currently forwards what."""
         self._legs: dict[int, Leg] = {}
@@ -121,7 +121,7 @@ class Courier:
                 unrouted.setdefault(self._lost(parcel), []).append(parcel.number)
                 continue
             item = self.prepare(parcel, body, entity)
-            leg = self._leg(self._desk.fragment_for(item, entity), parcel.path)
+            leg = self._leg(self._packer.fragment_for(item, entity), parcel.path)
             leg.put(item, parcel.is_recovered)
             touched[leg] = None
         for outcome, numbers in unrouted.items():
@@ -167,7 +167,7 @@ class Courier:
         """A parcel as its destination will store it; without one it only waits for its outcome."""
         if entity is None:
             return Item(parcel.number, NewMessage(body, -1), parcel.purpose)
-        return self._desk.make_ready(parcel, body, entity)
+        return self._packer.make_ready(parcel, body, entity)
 
     # --- verdicts -----------------------------------------------------------------------------
 

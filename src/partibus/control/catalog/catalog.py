@@ -404,7 +404,7 @@ class Catalog:
             with self._database.snapshot():
                 self._apply_fixed()
                 new = self._database.changes.new_changes()
-                changes = self._read_all_anew() if new is None else self._read_new(new)
+                changes = self._read_all_again() if new is None else self._read_new(new)
         except BaseException:
             self._database.look_again()
             raise
@@ -430,7 +430,7 @@ class Catalog:
             self.generation = self._database.identity.generation()
         return [*changes, *policy_differences(policies, found)]
 
-    def _read_all_anew(self) -> list[Change]:
+    def _read_all_again(self) -> list[Change]:
         """Compare everything: too much has changed since the last reading."""
         entities, policies = self._entities, self._policies
         self._read()

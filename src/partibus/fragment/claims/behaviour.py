@@ -88,10 +88,10 @@ def claim_messages(state: State, command: Command, now_ms: int, out: Effects) ->
     elif is_same and claim.is_lapsed:
         _claim_again(state, claim, command, expires_ms, out)
     else:
-        _claim_anew(state, claim, command, expires_ms, now_ms, out)
+        _claim_new(state, claim, command, expires_ms, now_ms, out)
 
 
-def _claim_anew(
+def _claim_new(
     state: State, claim: Claim, command: ClaimMessages, expires_ms: int, now_ms: int, out: Effects
 ) -> None:
     expired: list[Held] = []

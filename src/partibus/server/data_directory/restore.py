@@ -56,7 +56,7 @@ def restore(
         write_private(settings.data / RESTORING_NAME, RESTORING)
         _write(repository, manifest, settings, advance)
         if new_identity:
-            _identify_anew(manifest, settings)
+            _give_new_identity(manifest, settings)
         (settings.data / RESTORING_NAME).unlink()
         sync_directory(settings.data)
     finally:
@@ -103,7 +103,7 @@ def _counted(chunks: Iterator[bytes], advance: Advance) -> Iterator[bytes]:
         advance(len(chunk))
 
 
-def _identify_anew(manifest: Manifest, settings: ServeSettings) -> None:
+def _give_new_identity(manifest: Manifest, settings: ServeSettings) -> None:
     """Give catalog and stores a new namespace id."""
     catalog = Catalog(settings.data / CATALOG_NAME, stores=settings.stores)
     with contextlib.closing(catalog):

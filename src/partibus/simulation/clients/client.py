@@ -39,7 +39,7 @@ UNCERTAIN = (
     conditions.MICROSOFT_OPERATION_CANCELLED,
 )
 """Refusals that do not guarantee that nothing was done."""
-Troubles = (RemoteError, OSError, TimeoutError)
+FAILURES = (RemoteError, OSError, TimeoutError)
 T = TypeVar("T")
 
 
@@ -133,7 +133,7 @@ class SimulatedClient:
         while not self.environment.is_over:
             try:
                 await self._connected()
-            except Troubles as error:
+            except FAILURES as error:
                 self.world.note(self.name, f"failed: {type(error).__name__}")
                 self._tries += 1
                 wait_s = min(RETRY_S_MAX, RETRY_S * 2**self._tries)

@@ -18,10 +18,10 @@ class FarWorker:
     numbers = (1,)
 
     def __init__(self, service: "ServiceBench") -> None:
-        self._desk = service
+        self._service = service
 
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
-        return self._desk.answer(worker, name, payload)
+        return self._service.answer(worker, name, payload)
 
 
 class ServiceBench:
