@@ -13,26 +13,28 @@ from machine_message import NOBODY
 from machine_search import NOTHING, Subject, World
 
 from partibus.fragment.commands import (
-    AcceptSession,
     Command,
     Demand,
     Detach,
     DropLocks,
     Enqueue,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
     Outcome,
     Purge,
-    RenewSession,
     Resume,
-    SessionConsumer,
-    SetSessionState,
     Settle,
     Suspend,
     Tick,
 )
 from partibus.fragment.message import NewMessage
+from partibus.fragment.sessions.commands import (
+    AcceptSession,
+    FindOldestSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SessionConsumer,
+    SetSessionState,
+)
 from partibus.fragment.sessions.state import NO_STATE, Session, SessionLock
 from partibus.fragment.spec import FragmentSpec
 

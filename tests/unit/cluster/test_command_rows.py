@@ -9,6 +9,7 @@ from partibus.cluster.command_rows import DECODERS, ENCODERS
 from partibus.fragment import commands
 from partibus.fragment.commands import Command, Outcome, SubQueueType
 from partibus.fragment.outbox.commands import Fence
+from partibus.fragment.sessions import commands as sessions
 from partibus.fragment.transactions.commands import CheckLocks, ReserveNumbers
 
 PORT: Any = object()
@@ -27,11 +28,11 @@ COMMANDS: dict[str, Command] = {
         PORT, DEAD_LETTER, 100, 1 << 41, None
     ),
     "950802ce00011170a46e616d65c4027b7d": commands.Question(PORT, "name", b"{}"),
-    "930902ce00011170": commands.FindOldestSession(PORT),
-    "950a02ce00011170a17309": commands.RenewSession(PORT, "s", 9),
-    "950b02ce00011170a17309": commands.GetSessionState(PORT, "s", 9),
-    "960c02ce00011170a17309c4057374617465": commands.SetSessionState(PORT, "s", 9, b"state"),
-    "960d02ce00011170c00132": commands.ListSessions(PORT, None, 1, 50),
+    "930902ce00011170": sessions.FindOldestSession(PORT),
+    "950a02ce00011170a17309": sessions.RenewSession(PORT, "s", 9),
+    "950b02ce00011170a17309": sessions.GetSessionState(PORT, "s", 9),
+    "960c02ce00011170a17309c4057374617465": sessions.SetSessionState(PORT, "s", 9, b"state"),
+    "960d02ce00011170c00132": sessions.ListSessions(PORT, None, 1, 50),
     "950f02ce000111700b0c": Fence(PORT, 11, 12),
     "964102ce0001117001910301": CheckLocks(PORT, DEAD_LETTER, [3], Outcome.ABANDON),
     "944202ce0001117003": ReserveNumbers(PORT, 3),
