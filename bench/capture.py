@@ -104,7 +104,7 @@ def has_cursor(bus: Bus) -> bool:
 
 
 def captured_rows(lake: Path) -> int:
-    from pyspark_servicebus.pipelines.lake.summary import summary_of
+    from pyspark_servicebus.pipelines.capture.summary import summary_of
 
     return summary_of(str(lake)).rows
 

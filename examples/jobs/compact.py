@@ -5,7 +5,7 @@ spark-submit --master URL compact.py --target ./lake --file-size 256MiB
 
 import sys
 
-from pyspark_servicebus.pipelines.compaction import main
+from pyspark_servicebus.pipelines.capture.compaction import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ spark-submit --master URL declared.py orders.toml
 
 import sys
 
-from pyspark_servicebus.pipelines.declared import main
+from pyspark_servicebus.pipelines.declared.running import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.cluster import rows
+from partibus.cluster.codes import FAILED
 from partibus.cluster.command_rows import DECODERS, ENCODERS
 from partibus.cluster.hosting import Host, Reply
-from partibus.cluster.rows import ANSWERS, FAILED, Row
+from partibus.cluster.rows import ANSWERS, Row
 from partibus.domain import errors
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound, StoreCorrupt
 from partibus.domain.refusal import TargetNotFound

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, analytics
+from pyspark_servicebus.pipelines.analytics.report import TrafficReport
 from pyspark_servicebus.pipelines.capture import CaptureReport, CaptureSettings, capture
 from pyspark_servicebus.pipelines.deadletters import DeadLetterSettings, deadletters
+from pyspark_servicebus.pipelines.deadletters.report import DeadLetterReport
 from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.session import spark_session
-from pyspark_servicebus.pipelines.traffic.report import TrafficReport
-from pyspark_servicebus.pipelines.triage.report import DeadLetterReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

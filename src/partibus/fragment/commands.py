@@ -113,14 +113,15 @@ class Command:
         """Report that it is not carried out to whoever waits for its answer: here nobody does."""
 
 
-@dataclass(eq=False)
 class AnsweredCommand(Command):
-    """A command whose port gets one answer, or the failure."""
+    """A command whose `port` gets one answer, or the failure; each declares the type of it."""
 
-    port: FailurePort
+    __slots__ = ()
 
     def refuse(self, error: BusError) -> None:
-        self.port.failed(error)
+        # A compiled class cannot give an attribute of its base a narrower type.
+        port: FailurePort = getattr(self, "port")  # noqa: B009
+        port.failed(error)
 
 
 class Enqueue(Command):

@@ -1,14 +1,13 @@
 """The ready-made pipelines by their names in a declared file.
 
-Owns the table of kinds: where their settings and their function are, imported when they are asked
-for. Called by declared pipelines and by the verbs of `partibus pipeline`.
+Owns the table of kinds. Each has a folder with its name: `settings` declares its settings,
+`pipeline` has its function and `check_names`; both are imported when they are asked for. Called by
+declared pipelines and by the verbs of `partibus pipeline`.
 """
 
-import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.run.session import BACKGROUND, LIGHT_JVM
@@ -26,10 +25,9 @@ class PipelineKind:
     """A ready-made pipeline."""
 
     name: str
-    """Also that of its function and of the module that has it."""
-    folder: str
-    """Where its settings are declared."""
+    """Also that of its folder, and of its function in `pipeline`."""
     settings: str
+    """The name of their class."""
     nice: int = 0
     """How far it lowers its priority (nice) by default."""
     jvm_options: str = ""
@@ -37,7 +35,7 @@ class PipelineKind:
 
     def settings_type(self) -> Any:
         """Its dataclass of settings."""
-        return getattr(_module(f"{self.folder}.settings"), self.settings)
+        return getattr(self._module("settings"), self.settings)
 
     def read(self, table: Mapping[str, object]) -> Any:
         """Its settings, from a table."""
@@ -45,31 +43,25 @@ class PipelineKind:
 
     def run(self, spark: "SparkSession", settings: Any, progress: "Progress") -> "Report":
         """The pipeline itself."""
-        function: Callable[..., Report] = getattr(_module(self.name), self.name)
+        function: Callable[..., Report] = getattr(self._module("pipeline"), self.name)
         return function(spark, settings, progress)
 
-    def in_state_dir(self, settings: Any, directory: Path) -> Any:
-        """The settings with everything they keep in this directory."""
-        if self.name != "replay" or settings.state is not None:
-            return settings
-        from pyspark_servicebus.pipelines.replaying.state import replay_name
+    def check_names(self, settings: Any) -> None:
+        """Check what can be checked without Spark: entities of the bus, a capture, rules."""
+        self._module("pipeline").check_names(settings)
 
-        file = directory / "replays" / f"{replay_name(settings)}.json"
-        return dataclasses.replace(settings, state=str(file))
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"pyspark_servicebus.pipelines.{name}")
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{__package__}.{self.name}.{name}")
 
 
 KINDS: Final[dict[str, PipelineKind]] = {
     kind.name: kind
     for kind in (
-        PipelineKind("transform", "transforming", "TransformSettings"),
-        PipelineKind("capture", "lake", "CaptureSettings", nice=BACKGROUND, jvm_options=LIGHT_JVM),
-        PipelineKind("replay", "replaying", "ReplaySettings"),
-        PipelineKind("deadletters", "triage", "DeadLetterSettings"),
-        PipelineKind("analytics", "traffic", "AnalyticsSettings"),
+        PipelineKind("transform", "TransformSettings"),
+        PipelineKind("capture", "CaptureSettings", nice=BACKGROUND, jvm_options=LIGHT_JVM),
+        PipelineKind("replay", "ReplaySettings"),
+        PipelineKind("deadletters", "DeadLetterSettings"),
+        PipelineKind("analytics", "AnalyticsSettings"),
     )
 }
 

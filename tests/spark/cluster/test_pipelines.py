@@ -16,8 +16,8 @@ import pytest
 from cluster import Cluster
 
 from conformance.settlement.steps import until
-from pyspark_servicebus.pipelines.compaction import COMPACTING
-from pyspark_servicebus.pipelines.lake.manifest import WINDOWS
+from pyspark_servicebus.pipelines.capture.compaction import COMPACTING
+from pyspark_servicebus.pipelines.capture.manifest import WINDOWS
 from spark.bus import Bus
 from spark.cluster.reconciling import (
     FRAGMENTS,
@@ -32,7 +32,7 @@ from spark.cluster.reconciling import (
     pipeline_bus,
 )
 from spark.cluster.submitted import submit
-from spark.pipelines.lake.captures import check, plain_rows, table_rows
+from spark.pipelines.capture.captures import check, plain_rows, table_rows
 
 pytestmark = [
     pytest.mark.group("spark"),

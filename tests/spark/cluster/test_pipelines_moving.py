@@ -25,8 +25,8 @@ from spark.cluster.reconciling import (
     reference,
 )
 from spark.cluster.submitted import submit
-from spark.pipelines.lake.captures import table_rows
-from spark.pipelines.triage.letters import Letter, Letters
+from spark.pipelines.capture.captures import table_rows
+from spark.pipelines.deadletters.letters import Letter, Letters
 
 pytestmark = [
     pytest.mark.group("spark"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cli.command import Done
     from spark.bus import Bus
-    from spark.pipelines.declaring.declared_files import Files
+    from spark.pipelines.declared.declared_files import Files
 
 collect_ignore_glob = ["test_*.py", "*/test_*.py"] if "spark" in absent_groups() else []
 
@@ -34,6 +34,6 @@ def partibus(
 @pytest.fixture
 def files(spark: "SparkSession", bus: "Bus", tmp_path: Path) -> "Files":
     """Declared pipelines in a folder of this test."""
-    from spark.pipelines.declaring.declared_files import Files
+    from spark.pipelines.declared.declared_files import Files
 
     return Files(spark, bus, tmp_path)

@@ -74,7 +74,7 @@ def run_pipeline(
 def session_for_check(running: "Execution") -> "Iterator[SparkSession]":
     """A session for the duration of the block, which leaves no records and no output of Spark."""
     from pyspark_servicebus.pipelines.run.session import spark_session
-    from pyspark_servicebus.pipelines.transform import own_session
+    from pyspark_servicebus.pipelines.transform.pipeline import own_session
 
     conf = running.spark_conf()
     spark = spark_session("partibus check", running.master, conf, running.log_file("check"))

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from partibus.client.errors import AtomError
+from partibus.domain import conditions
+from pyspark_servicebus.bus import Entity, discover
+from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.pipelines.run.globs import fits_any
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed, failure_of
-from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.triage.rules import fits_any
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 NAMES_SHOWN: Final = 5
 
@@ -56,3 +59,24 @@ def chosen_entities(known: Iterable[EntityInfo], globs: Sequence[str]) -> list[E
                 f"entities: no queue or subscription matches '{glob}'; existing: {names}{more}"
             )
     return [entity for entity in able if fits_any(globs, entity.path)]
+
+
+def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
+    """An entity of the bus, or the error about its name."""
+    bus.connection()
+    try:
+        return discover(bus.access(path), path)
+    except BulkError as error:
+        if error.condition == conditions.PARTIBUS_UNREACHABLE:
+            raise PipelineFailed(error.text, error.getCondition()) from None
+        if error.condition != conditions.NOT_FOUND:
+            raise SettingsError(f"{key}: {error.text}") from None
+    raise SettingsError(f"{key}: there is no entity '{path}'{_near(bus, path)}")
+
+
+def _near(bus: BusPlace, path: str) -> str:
+    try:
+        known = [entity.path for entity in bus.entities()]
+    except (AtomError, OSError):
+        return "."  # without the right to list them there is no hint
+    return f"; did you mean '{nearest(path, known)}'?" if known else "; there are none."

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
 from partibus.domain import quantities
@@ -136,6 +137,10 @@ class Declaration:
     """A settings dataclass that is read from a table."""
 
     __slots__ = ()
+
+    def in_state_dir(self, directory: Path) -> Self:
+        """The same, with everything that it keeps by default in this directory."""
+        return self
 
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> Self:

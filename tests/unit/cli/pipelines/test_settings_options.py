@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from partibus.cli.pipelines.settings_options import with_settings
 from partibus.cli.verb_table import command_tree
 from partibus.domain import quantities
+from pyspark_servicebus.pipelines.capture.settings import CompactSettings
 from pyspark_servicebus.pipelines.kinds import KINDS
-from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.run.arguments import parser_for, table_of
 from pyspark_servicebus.pipelines.run.settings_table import (
     Declaration,

@@ -2,4 +2,4 @@
 
 from support.groups import absent_groups
 
-collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
+collect_ignore_glob = ["test_*.py", "*/test_*.py"] if "spark" in absent_groups() else []

@@ -12,8 +12,8 @@ from partibus.cli.asking import on_server
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.analytics.settings import AnalyticsSettings
 from pyspark_servicebus.pipelines.run.execution import Execution
-from pyspark_servicebus.pipelines.traffic.settings import AnalyticsSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -55,8 +55,8 @@ def analytics(
         table["output"] = output
     if stream:
         table["mode"] = "stream"
-    from pyspark_servicebus.pipelines.analytics import analytics as work
-    from pyspark_servicebus.pipelines.analytics import entities_of
+    from pyspark_servicebus.pipelines.analytics.pipeline import analytics as work
+    from pyspark_servicebus.pipelines.analytics.pipeline import entities_of
 
     settings = AnalyticsSettings.from_table({**table, "bus": bus_of(place)})
     if settings.captured is None:

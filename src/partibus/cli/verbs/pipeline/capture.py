@@ -16,7 +16,7 @@ from partibus.cli.pipelines.running import bus_of, check_entity, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
 from partibus.cli.quantities import clock_time, format_bytes
 from partibus.cli.tables import print_table
-from pyspark_servicebus.pipelines.lake.settings import CaptureSettings, CompactSettings
+from pyspark_servicebus.pipelines.capture.settings import CaptureSettings, CompactSettings
 from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(place: "Place", running: Execution, table: dict[str, object]) -> None:
         partibus pipeline capture orders ./lake
         partibus pipeline capture orders ./lake --continuous --window-time 1m
     """
-    from pyspark_servicebus.pipelines.capture import capture
+    from pyspark_servicebus.pipelines.capture.pipeline import capture
 
     settings = CaptureSettings.from_table({**table, "bus": bus_of(place)})
     check_entity(settings.bus, settings.entity)
@@ -76,7 +76,7 @@ def compact(running: Execution, table: dict[str, object]) -> None:
 
         partibus pipeline capture compact ./lake --file-size 256m
     """
-    from pyspark_servicebus.pipelines.compaction import compact as compact_files
+    from pyspark_servicebus.pipelines.capture.compaction import compact as compact_files
 
     run_pipeline("compact", running, compact_files, CompactSettings.from_table(table))
 
@@ -94,7 +94,7 @@ def show(
     from partibus.cli.pipelines.running import pipelines_ready
 
     with reported(), pipelines_ready():
-        from pyspark_servicebus.pipelines.lake.summary import summary_of
+        from pyspark_servicebus.pipelines.capture.summary import summary_of
 
         found = summary_of(target)
         if json:

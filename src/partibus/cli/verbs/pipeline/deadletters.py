@@ -12,8 +12,8 @@ from partibus.cli.options import Yes
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.deadletters.settings import DeadLetterSettings
 from pyspark_servicebus.pipelines.run.execution import Execution
-from pyspark_servicebus.pipelines.triage.settings import DeadLetterSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -38,8 +38,8 @@ def deadletters(
         partibus pipeline deadletters 'orders*' --rules rules.toml --dry-run
         partibus pipeline deadletters 'orders*' --rules rules.toml --yes
     """
-    from pyspark_servicebus.pipelines.deadletters import deadletters as work
-    from pyspark_servicebus.pipelines.deadletters import prepared
+    from pyspark_servicebus.pipelines.deadletters.pipeline import deadletters as work
+    from pyspark_servicebus.pipelines.deadletters.pipeline import prepared
 
     settings = DeadLetterSettings.from_table({**table, "bus": bus_of(place)})
     plan = prepared(settings)

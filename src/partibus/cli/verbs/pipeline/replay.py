@@ -12,7 +12,7 @@ from partibus.cli.asking import on_server
 from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, check_entity, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
-from pyspark_servicebus.pipelines.replaying.settings import ID_PREFIX, ReplaySettings
+from pyspark_servicebus.pipelines.replay.settings import ID_PREFIX, ReplaySettings
 from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
@@ -45,15 +45,14 @@ def replay(
         partibus pipeline replay ./lake orders --dry-run
         partibus pipeline replay ./lake orders --speed 2 --rewrite-ids
     """
-    from pyspark_servicebus.pipelines.kinds import KINDS
-    from pyspark_servicebus.pipelines.replay import replay as send_again
-    from pyspark_servicebus.pipelines.replaying.source import found_files
+    from pyspark_servicebus.pipelines.replay.pipeline import replay as send_again
+    from pyspark_servicebus.pipelines.replay.source import found_files
 
     if rewrite_ids:
         table.setdefault("id_prefix", ID_PREFIX)
     settings = ReplaySettings.from_table({**table, "bus": bus_of(place)})
     if running.state_dir is not None:
-        settings = KINDS["replay"].in_state_dir(settings, running.state_place())
+        settings = settings.in_state_dir(running.state_place())
     found_files(settings.source)
     check_entity(settings.bus, settings.entity)
     run_pipeline("replay", running, send_again, settings)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from partibus.cli.place import Place
-    from pyspark_servicebus.pipelines.declaring.file import Declared
+    from pyspark_servicebus.pipelines.declared.file import Declared
     from pyspark_servicebus.pipelines.run.reports import Report
 
 PipelineFile = Annotated[
@@ -50,8 +50,8 @@ def run(
     The options of the bus and of Spark override the file. After an interruption, the same command
     continues where it stopped.
     """
-    from pyspark_servicebus.pipelines.declared import DeclaredRun
-    from pyspark_servicebus.pipelines.declaring.schedule import Schedule
+    from pyspark_servicebus.pipelines.declared.running import DeclaredRun
+    from pyspark_servicebus.pipelines.declared.schedule import Schedule
     from pyspark_servicebus.pipelines.run.progress import ConsoleProgress
     from pyspark_servicebus.pipelines.run.termination import terminated_as_interrupted
 
@@ -91,7 +91,7 @@ def check(
     Checks keys, types, entities of the bus, functions, SQL and columns; the last two with Spark,
     on this machine, with an empty DataFrame.
     """
-    from pyspark_servicebus.pipelines.declaring.check import (
+    from pyspark_servicebus.pipelines.declared.check import (
         check_declared,
         check_names,
         reach_master,
@@ -114,7 +114,7 @@ def check(
 
 
 def _declared(place: "Place", file: Path, running: Execution) -> "Declared":
-    from pyspark_servicebus.pipelines.declaring.file import load_declared
+    from pyspark_servicebus.pipelines.declared.file import load_declared
 
     forced = place.origin.startswith("--")
     with lines_reported():
@@ -126,7 +126,7 @@ def lines_reported() -> Iterator[None]:
     """The errors of a file, one line each."""
     from partibus.cli.failures import say
     from partibus.server.failure import EXIT_USAGE
-    from pyspark_servicebus.pipelines.declaring.file import FileError
+    from pyspark_servicebus.pipelines.declared.file import FileError
 
     try:
         yield

@@ -15,7 +15,7 @@ from partibus.cli.pipelines.options import runs_pipeline
 from partibus.cli.pipelines.running import bus_of, run_pipeline, session_for_check
 from partibus.cli.pipelines.settings_options import with_settings
 from pyspark_servicebus.pipelines.run.execution import Execution
-from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
+from pyspark_servicebus.pipelines.transform.settings import TransformSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -52,15 +52,15 @@ def transform(
 
 
 def _run(settings: TransformSettings, running: Execution) -> None:
-    from pyspark_servicebus.pipelines.transform import transform
-    from pyspark_servicebus.pipelines.transforming.check import check_entities
+    from pyspark_servicebus.pipelines.transform.check import check_entities
+    from pyspark_servicebus.pipelines.transform.pipeline import transform
 
     check_entities(settings)  # a wrong name is reported before Spark starts
     run_pipeline("transform", running, transform, settings)
 
 
 def _check(settings: TransformSettings, running: Execution) -> None:
-    from pyspark_servicebus.pipelines.transforming.check import check_transform
+    from pyspark_servicebus.pipelines.transform.check import check_transform
 
     with session_for_check(running) as spark:
         checked = check_transform(spark, settings)

@@ -1,0 +1,17 @@
+"""The traffic of entities in numbers and pictures."""
+
+from typing import TYPE_CHECKING
+
+from pyspark_servicebus.pipelines.exported import exported_from_pipeline
+
+if TYPE_CHECKING:
+    from pyspark_servicebus.pipelines.analytics.pipeline import (
+        AnalyticsSettings,
+        TrafficReport,
+        analytics,
+        entities_of,
+        main,
+    )
+
+__all__ = ["AnalyticsSettings", "TrafficReport", "analytics", "entities_of", "main"]
+__getattr__ = exported_from_pipeline(__name__, __all__)

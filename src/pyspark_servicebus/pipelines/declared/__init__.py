@@ -1,0 +1,1 @@
+"""Pipelines declared in a file: read, checked, and run by their schedule."""

@@ -1,1 +1,0 @@
-"""Pipelines declared in a file; they are run by `pipelines.declared`."""

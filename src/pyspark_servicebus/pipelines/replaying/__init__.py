@@ -1,1 +1,0 @@
-"""The parts of a replay; the pipeline itself is `pipelines.replay`."""

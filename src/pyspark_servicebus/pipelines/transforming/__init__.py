@@ -1,1 +1,0 @@
-"""The parts of a transform; the pipeline itself is `pipelines.transform`."""
