@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark_servicebus.pipelines.run.sections import Places, Sections
 from pyspark_servicebus.pipelines.run.session import BACKGROUND, LIGHT_JVM
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
@@ -40,6 +41,20 @@ class PipelineKind:
     def read(self, table: Mapping[str, object]) -> Any:
         """Its settings, from a table."""
         return self.settings_type().from_table(table)
+
+    def sections(self) -> tuple[str, ...]:
+        """The sections of a declared file that its settings read, besides the one with its name."""
+        sections: tuple[str, ...] = self.settings_type().SECTIONS
+        return sections
+
+    def places(self) -> Places:
+        """Where a declared file has its settings under other names."""
+        places: Places = self.settings_type().PLACES
+        return places
+
+    def from_file(self, table: dict[str, Any], file: Sections) -> Any:
+        """Its settings, from its table in a declared file and from the sections of its own."""
+        return self.settings_type().from_file(table, file)
 
     def run(self, spark: "SparkSession", settings: Any, progress: "Progress") -> "Report":
         """The pipeline itself."""

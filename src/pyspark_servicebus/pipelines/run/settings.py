@@ -11,6 +11,9 @@ from collections.abc import Iterable
 class SettingsError(ValueError):
     """Invalid settings; each complaint names the setting and what to write instead."""
 
+    place: tuple[str | int, ...] = ()
+    """Where it is in a declared file, if no name of a setting leads there."""
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.complaints = tuple(text.splitlines())

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from partibus.domain import quantities
 from partibus.domain.errors import ArgumentError
 from partibus.domain.moments import timestamp_ms
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
+from pyspark_servicebus.pipelines.run.sections import Places, Sections
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 Value = Literal["text", "texts", "number", "real", "switch", "duration", "size", "moment"]
@@ -137,6 +138,9 @@ class Declaration:
     """A settings dataclass that is read from a table."""
 
     __slots__ = ()
+    SECTIONS: ClassVar[tuple[str, ...]] = ()
+    """What it reads of a declared file besides the section of its kind."""
+    PLACES: ClassVar[Places] = {}
 
     def in_state_dir(self, directory: Path) -> Self:
         """The same, with everything that it keeps by default in this directory."""
@@ -146,6 +150,12 @@ class Declaration:
     def from_table(cls, table: Mapping[str, object]) -> Self:
         """Settings from a file, from options or from code; SettingsError says what is wrong."""
         return read_table(cls, table)
+
+    @classmethod
+    def from_file(cls, table: dict[str, Any], file: Sections) -> Self:
+        """Settings from the section of their kind, and from other sections of a declared file."""
+        settings = cls.from_table(table)
+        return settings if file.state_dir is None else settings.in_state_dir(file.state_dir)
 
 
 def bus_field(kind: type[object]) -> str | None:

@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
+from pyspark_servicebus.pipelines.run.sections import Sections
 from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
 from pyspark_servicebus.pipelines.run.settings_table import Declaration, read_table, setting
 from pyspark_servicebus.pipelines.run.state import NAME, default_state_dir
-from pyspark_servicebus.pipelines.transform.steps import Step, step_of
+from pyspark_servicebus.pipelines.transform.steps import (
+    STEPS_ARE_TABLES,
+    Step,
+    is_list_of_tables,
+    step_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +31,11 @@ if TYPE_CHECKING:
 DELIVERIES: Final = ("staged", "dedup", "atLeastOnce")
 ONE_STEP: Final = ("sql", "python", "rows", "stateful")
 FAILURES_MAX: Final = 100
+SINKS: Final = ("queue", "topic", "parquet", "delta", "console")
+SOURCE_SETTINGS: Final = ("mode", "max_messages", "watermark")
+"""Those that a declared file has in [source]."""
+SINK_SETTINGS: Final = ("deliver", "dedup_key", "extra_columns", "failure_queue", "failures_max")
+"""Those that a declared file has in [sink]."""
 _work = partial(setting, panel="Transformation")
 _function = partial(_work, metavar="MODULE:FUNCTION")
 _reading = partial(setting, panel="Reading")
@@ -34,6 +45,16 @@ _guarantee = partial(setting, panel="Guarantees")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformSettings(Declaration):
     """What is transformed, how, and where the result goes."""
+
+    SECTIONS = ("source", "step", "sink")
+    PLACES = {  # noqa: RUF012 - a mapping, which nobody changes
+        "source": (("source", "queue"), ("source", "subscription"), ("source",)),
+        "source_options": (("source",),),
+        "target": (*(("sink", name) for name in SINKS), ("sink",)),
+        "sink_options": (("sink",),),
+        **{name: (("source", name),) for name in SOURCE_SETTINGS},
+        **{name: (("sink", name),) for name in SINK_SETTINGS},
+    }
 
     bus: BusPlace = setting("The bus.", "bus")
     source: str = setting(
@@ -173,9 +194,19 @@ class TransformSettings(Declaration):
         settings = replace(read_table(cls, given), beside=beside, outlet=outlet)
         if written is None:
             return settings
-        if not isinstance(written, list) or not all(isinstance(s, Mapping) for s in written):
-            raise SettingsError("step: write steps as tables: [[step]].")
+        if not is_list_of_tables(written):
+            raise SettingsError(STEPS_ARE_TABLES)
         return replace(settings, steps=steps_of(written))
+
+    @classmethod
+    def from_file(cls, table: dict[str, Any], file: Sections) -> Self:
+        """Settings from the section of their kind, or from [source], [[step]] and [sink]."""
+        from pyspark_servicebus.pipelines.transform.sections import SectionReader
+
+        reader = SectionReader(file)
+        given, steps = reader.table(table), reader.steps()
+        settings = cls.from_table(given, file.folder.absolute(), reader.outlet)
+        return replace(settings, steps=steps) if steps else settings
 
     def _complaints(self) -> Iterator[str]:
         if not self.target and self.outlet is None:

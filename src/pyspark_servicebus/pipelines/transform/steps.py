@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest, no_such_key
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
@@ -29,8 +29,15 @@ class StepError(SettingsError):
 
     def __init__(self, number: int, kind: str, text: str) -> None:
         super().__init__(f"step {number} ({kind}): {text}")
-        self.number = number
-        self.kind = kind
+        self.place = ("step", number - 1, kind)
+
+
+STEPS_ARE_TABLES: Final = "step: write steps as tables: [[step]]."
+
+
+def is_list_of_tables(written: object) -> TypeGuard[list[Mapping[str, Any]]]:
+    """Whether steps are written as they should be."""
+    return isinstance(written, list) and all(isinstance(step, Mapping) for step in written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ class Kind:
     name: str = "transform"
     entities: tuple[str, ...] = ()
 
+    def places(self) -> dict[str, Any]:
+        return {}
+
     def run(self, spark: Any, settings: Any, progress: Any) -> Any:
         self.bench.began.append(self.bench.now)
         self.bench.works.pop(0)(self.bench)
