@@ -1,6 +1,6 @@
 """Compiles the hot modules with mypyc, from the same source, when partibus is installed.
 
-Owns the list of what is compiled; everything else about the distribution is in
+Owns the lists of what is compiled and what is not; everything else about the distribution is in
 pyproject.toml. Compiling only ever makes the server faster, so nothing in here may break an
 install: when it is switched off (PARTIBUS_COMPILE=0), when there is no C compiler, or when
 anything goes wrong, one line says so and the sources run as they are. An editable install
@@ -24,41 +24,17 @@ from setuptools.command.build_ext import build_ext
 
 SOURCE: Final = Path("src")
 PACKAGE: Final = "partibus"
-# Chosen by measuring. All of the packages amqp, cluster, fragment and message is compiled but for
-# what INTERPRETED names; of the others only what every message passes.
-HOT: Final = {
-    "amqp": (
-        "connection delivery disposition errors events framing handshake idle link outgoing"
-        " performatives serial session terminus transfer unfinished"
-    ),
-    "amqp.codec": "decode encode fields properties scalars section_walk sections soundness text",
+WHOLE: Final = ("amqp", "cluster", "fragment", "message")
+"""Packages that are compiled, but for what INTERPRETED names."""
+OTHERS: Final = {
     "client": "head_columns message_columns message_rows property_text",
-    "cluster": "command_rows hosting moving remote rows",
     "domain": "histogram sequence",
-    "fragment": (
-        "broker changes checkpointing commands effects feature handle machine message paging"
-        " ports records replay snapshot state table_snapshot tally word_map"
-    ),
-    "fragment.claims": "behaviour changes commands feature records state",
-    "fragment.cursors": "behaviour changes commands feature retention",
-    "fragment.outbox": "changes commands departures feature fencing marks records state transfers",
-    "fragment.queue": (
-        "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
-        " scheduling settlement subqueue table"
-    ),
-    "fragment.sessions": (
-        "changes commands dispatch effects feature locks records session_state state subqueue"
-    ),
-    "fragment.stages": "behaviour changes commands departures feature records state",
-    "fragment.topics": "changes commands copies due feature publishing records selection state",
-    "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
-    "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",
     "gateway": "connection memory_account meters reading_turns router",
     "gateway.jms": "browser consumer selecting subscriber",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
-    "message": "envelope lifetime lock_token overlay parts sender_annotations subqueues",
     "store": "checksum reading record",
 }
+"""Of the other packages only what every message passes, as measured."""
 INTERPRETED: Final = {
     "amqp.codec.types": "extends int and str, which a compiled class cannot",
     "amqp.conditions": "constants",
@@ -85,7 +61,7 @@ INTERPRETED: Final = {
     "message.trace_context": "for servers that export traces alone",
     "message.view": "read by the rules, which are interpreted",
 }
-"""What of the compiled packages stays as it is, and why; a tidy test keeps the list whole."""
+"""What of the packages in WHOLE stays as it is, and why."""
 # The commands in which modules are built; the others only ask for metadata.
 BUILDING: Final = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 
@@ -101,7 +77,11 @@ for name in sys.argv[1:]:
 
 
 def hot_modules() -> list[str]:
-    return [f"{PACKAGE}.{folder}.{name}" for folder in HOT for name in HOT[folder].split()]
+    source = SOURCE / PACKAGE
+    files = [file for package in WHOLE for file in sorted((source / package).rglob("[!_]*.py"))]
+    whole = [".".join(file.relative_to(source).with_suffix("").parts) for file in files]
+    others = [f"{folder}.{name}" for folder, names in OTHERS.items() for name in names.split()]
+    return [f"{PACKAGE}.{name}" for name in [*whole, *others] if name not in INTERPRETED]
 
 
 def source_file(module: str) -> Path:
