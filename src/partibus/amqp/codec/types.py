@@ -12,14 +12,11 @@ from typing import Final
 
 # --- element codes of an `Array` that are spoken of by name [1.6] -----------------------------
 
-INT: Final = 0x71
 LONG: Final = 0x81
 TIMESTAMP: Final = 0x83
 UUID16: Final = 0x98
-STRING8: Final = 0xA1
 SYMBOL8: Final = 0xA3
 STRING32: Final = 0xB1
-LIST32: Final = 0xD0
 
 
 class Symbol(str):

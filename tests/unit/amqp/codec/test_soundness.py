@@ -8,7 +8,10 @@ from partibus.amqp.codec.decode import NESTING_MAX, DecodeError
 from partibus.amqp.codec.encode import encode_value
 from partibus.amqp.codec.section_walk import parse_sections
 from partibus.amqp.codec.soundness import require_sound
-from partibus.amqp.codec.types import INT, LIST32, STRING8, Array, Described, Symbol, ULong
+from partibus.amqp.codec.types import Array, Described, Symbol, ULong
+
+INT, STRING8, LIST32 = 0x71, 0xA1, 0xD0
+"""Element codes of arrays [1.6]."""
 
 
 def body(encoded: bytes) -> bytes:
