@@ -142,8 +142,8 @@ BUGS = (
     Bug(
         "call a lost worker's outcome a refusal",
         "cluster/remote.py",
-        "                fail(command, self._outcome_unknown())",
-        "                fail(command, self._unavailable())",
+        "                command.refuse(self._outcome_unknown())",
+        "                command.refuse(self._unavailable())",
     ),
     Bug(
         "take a parcel of another fragment twice",
