@@ -38,7 +38,6 @@ from pyspark_servicebus.pipelines.run.progress import SILENT, Progress, watch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AnalyticsSettings", "TrafficReport", "analytics", "entities_of", "main"]
 NAME: Final = "analytics"
 CHECKPOINT: Final = "checkpoint"
 

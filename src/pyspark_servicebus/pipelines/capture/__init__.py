@@ -5,12 +5,8 @@ from typing import TYPE_CHECKING
 from pyspark_servicebus.pipelines.exported import exported_from_pipeline
 
 if TYPE_CHECKING:
-    from pyspark_servicebus.pipelines.capture.pipeline import (
-        CaptureReport,
-        CaptureSettings,
-        capture,
-        main,
-    )
+    from pyspark_servicebus.pipelines.capture.pipeline import CaptureReport, capture, main
+    from pyspark_servicebus.pipelines.capture.settings import CaptureSettings
 
 __all__ = ["CaptureReport", "CaptureSettings", "capture", "main"]
 __getattr__ = exported_from_pipeline(__name__, __all__)

@@ -37,7 +37,6 @@ from pyspark_servicebus.source.reading import Reading, good
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CaptureReport", "CaptureSettings", "capture", "main"]
 LOOK_EVERY_S_MAX: Final = 5.0
 LOOK_EVERY_S_MIN: Final = 0.2
 SAMPLE_MESSAGES: Final = 64

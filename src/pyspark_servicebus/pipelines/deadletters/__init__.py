@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING
 from pyspark_servicebus.pipelines.exported import exported_from_pipeline
 
 if TYPE_CHECKING:
-    from pyspark_servicebus.pipelines.deadletters.pipeline import (
-        DeadLetterSettings,
-        deadletters,
-        main,
-        prepared,
-    )
+    from pyspark_servicebus.pipelines.deadletters.pipeline import deadletters, main
+    from pyspark_servicebus.pipelines.deadletters.report import DeadLetterReport
+    from pyspark_servicebus.pipelines.deadletters.settings import DeadLetterSettings
 
-__all__ = ["DeadLetterSettings", "deadletters", "main", "prepared"]
+__all__ = ["DeadLetterReport", "DeadLetterSettings", "deadletters", "main"]
 __getattr__ = exported_from_pipeline(__name__, __all__)

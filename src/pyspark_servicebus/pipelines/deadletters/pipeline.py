@@ -44,7 +44,6 @@ from pyspark_servicebus.source.reading import Reading, good
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DeadLetterSettings", "deadletters", "main", "prepared"]
 NAME: Final = "deadletters"
 LOCK_MS: Final = 60_000
 LOCK_GRACE_MS: Final = 5_000

@@ -33,7 +33,6 @@ from pyspark_servicebus.sink.plan import MESSAGE_ID, SinkPlan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ReplayReport", "ReplaySettings", "main", "replay"]
 SHOWN_ROWS: Final = 5
 NAP_S_MAX: Final = 5.0
 

@@ -5,12 +5,8 @@ from typing import TYPE_CHECKING
 from pyspark_servicebus.pipelines.exported import exported_from_pipeline
 
 if TYPE_CHECKING:
-    from pyspark_servicebus.pipelines.transform.pipeline import (
-        TransformReport,
-        TransformSettings,
-        main,
-        transform,
-    )
+    from pyspark_servicebus.pipelines.transform.pipeline import TransformReport, main, transform
+    from pyspark_servicebus.pipelines.transform.settings import TransformSettings
 
 __all__ = ["TransformReport", "TransformSettings", "main", "transform"]
 __getattr__ = exported_from_pipeline(__name__, __all__)

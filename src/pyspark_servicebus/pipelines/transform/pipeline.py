@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["TransformReport", "TransformSettings", "main", "transform"]
 _OBSERVED: Final = "transform"
 STARTS_MAX: Final = 3
 NOT_BEGUN: Final = "Python worker failed to connect back"

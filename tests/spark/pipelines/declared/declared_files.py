@@ -15,7 +15,7 @@ from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.progress import SILENT
 from spark.bus import Bus
 
-HERE = Path(__file__).parents[1]
+WORK = Path(__file__).parents[1] / "transform" / "work.py"
 
 
 class Files:
@@ -29,7 +29,7 @@ class Files:
     def declare(self, text: str) -> Declared:
         file = self._place / "p.toml"
         file.write_text(text, encoding="utf-8")
-        (self._place / "work.py").write_bytes((HERE / "work.py").read_bytes())
+        (self._place / "work.py").write_bytes(WORK.read_bytes())
         bus = BusPlace(connection_string=self._bus.connection_string)
         return load_declared(file, bus, self._place / "state")
 
