@@ -5,7 +5,6 @@ time, its parameters). It keeps no state between requests. Mounted beside the op
 by the server.
 """
 
-import asyncio
 import logging
 import re
 from typing import Final
@@ -35,6 +34,8 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.notices import audited, refused
+from partibus.http.body import read_within
+from partibus.http.headers import FRESH, refusal_headers
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A description with every property at its maximum is far smaller."""
@@ -46,8 +47,6 @@ SKIP_MAX: Final = 2**31
 _ENTRY: Final = "application/atom+xml;type=entry;charset=utf-8"
 _FEED: Final = "application/atom+xml;type=feed;charset=utf-8"
 _FAULT: Final = "application/xml; charset=utf-8"
-_FRESH: Final = {"cache-control": "no-store"}
-_CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
 _CLOSE: Final = {"connection": "close"}
 _HOST: Final = re.compile(
     r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?"
@@ -97,7 +96,7 @@ class ManagementApplication:
     async def _answer(self, request: Request) -> Response:
         if _is_root(request.scope):
             body = feed_document("", (), Page(0, 0), False, _caller(request), self._clock.now_ms())
-            return Response(body, 200, _FRESH, _FEED)
+            return Response(body, 200, FRESH, _FEED)
         resource = parse_resource(request.scope["raw_path"])
         permission = Permission(self._access, self._clock, request.headers)
         permission.require(resource.path)
@@ -110,12 +109,12 @@ class ManagementApplication:
             if request.method == "PUT":
                 return await self._put(resource, request, permission, caller)
             await self._operations.delete(resource)
-            return Response(status_code=200, headers=_FRESH)
+            return Response(status_code=200, headers=FRESH)
 
     async def _get(self, resource: Resource, request: Request, caller: Caller) -> Response:
         if resource.kind in LISTS:
             body = await self._view.list(resource, _page(request), caller)
-            return Response(body, 200, _FRESH, _FEED)
+            return Response(body, 200, FRESH, _FEED)
         try:
             body = await self._view.show(resource, caller)
         except EntityNotFound as error:
@@ -123,7 +122,7 @@ class ManagementApplication:
                 raise
             # The path of a queue's messages, not of an entity with such a name.
             raise MessagesNotRead from error
-        return Response(body, 200, _FRESH, _ENTRY)
+        return Response(body, 200, FRESH, _ENTRY)
 
     async def _put(
         self, resource: Resource, request: Request, permission: Permission, caller: Caller
@@ -131,7 +130,7 @@ class ManagementApplication:
         is_update = _is_update(request)
         description = read_entry(await _body(request))
         body = await self._operations.put(resource, description, is_update, permission, caller)
-        return Response(body, 200 if is_update else 201, _FRESH, _ENTRY)
+        return Response(body, 200 if is_update else 201, FRESH, _ENTRY)
 
 
 def _peer(request: Request) -> str:
@@ -141,7 +140,7 @@ def _peer(request: Request) -> str:
 def _fault(error: BusError, request: Request) -> Response:
     if isinstance(error, Unauthorized):
         refused("request refused", error, peer=_peer(request), path=request.scope["path"])
-    headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
+    headers = refusal_headers(error)
     if isinstance(error, error_mapping.BodyTooSlow) or _has_long_body(request):
         headers = headers | _CLOSE  # unread input will not be read
     host = request.headers.get("host", "")
@@ -196,20 +195,13 @@ def _number(request: Request, name: str, default: int) -> int:
 
 async def _body(request: Request) -> bytes:
     """The whole body; given up as soon as it is too long or takes too long."""
-    if "content-length" in request.headers and _has_long_body(request):
-        raise error_mapping.BodyTooLarge
-    parts: list[bytes] = []
-    total = 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for part in request.stream():
-                total += len(part)
-                if total > BODY_BYTES_MAX:
-                    raise error_mapping.BodyTooLarge
-                parts.append(part)
-    except TimeoutError as error:
-        raise error_mapping.BodyTooSlow from error
-    return b"".join(parts)
+    return await read_within(
+        request,
+        bytes_max=BODY_BYTES_MAX,
+        seconds_max=BODY_SECONDS_MAX,
+        too_long=error_mapping.BodyTooLarge,
+        too_slow=error_mapping.BodyTooSlow,
+    )
 
 
 def is_management(scope: Scope) -> bool:

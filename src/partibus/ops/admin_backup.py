@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, StoreUnavailable
+from partibus.http.headers import FRESH
 from partibus.ops.admin_forms import answering, id_of
 from partibus.ops.administration import Administration, Backups, Routes
 
@@ -73,7 +74,7 @@ class _FileResponse(Response):
         self._fd = fd
         self._length = length
         digest_bytes = hashlib.sha256().digest_size
-        headers = {"content-length": str(length + digest_bytes), "cache-control": "no-store"}
+        headers = FRESH | {"content-length": str(length + digest_bytes)}
         super().__init__(None, 200, headers, "application/octet-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,6 @@ Owns their limits and the translation of errors. It must never know what a reque
 `ops.admin` and the modules that it mounts, and by `/metrics` for its errors.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -13,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from partibus.domain.error_counts import note_error
-from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+from partibus.domain.errors import ArgumentError, BusError
+from partibus.http.body import read_within
+from partibus.http.headers import FRESH, refusal_headers
 
 ENTITY: Final = "/entities/{name:path}"
 REQUEST_BYTES_MAX: Final = 64 * 1024
 """No request of this interface is longer."""
 BODY_SECONDS_MAX: Final = 30.0
 """A body that takes longer is treated as stalled."""
-_FRESH: Final = {"cache-control": "no-store"}
-_CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -46,7 +45,7 @@ def answering(work: Endpoint) -> Endpoint:
 
 def fresh_json(answer: dict[str, Any]) -> JSONResponse:
     """An answer, which no proxy may keep."""
-    return JSONResponse(answer, 200, _FRESH)
+    return JSONResponse(answer, 200, FRESH)
 
 
 def _error_response(error: BusError) -> Response:
@@ -60,7 +59,7 @@ def _error_response(error: BusError) -> Response:
             "retryable": error.retryable,
         }
     }
-    headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
+    headers = refusal_headers(error)
     return JSONResponse(body, error.http_status, headers)
 
 
@@ -76,7 +75,13 @@ def id_of(request: Request) -> str:
 
 async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
     """The JSON object of a request; an empty body is an empty object."""
-    raw = await _raw_body(request, most)
+    raw = await read_within(
+        request,
+        bytes_max=most,
+        seconds_max=BODY_SECONDS_MAX,
+        too_long=RequestTooLong,
+        too_slow=lambda: ArgumentError("The request took too long to arrive."),
+    )
     try:
         body = json.loads(raw) if raw else {}
         # An escape may be half a surrogate pair, which cannot be stored.
@@ -90,20 +95,3 @@ async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str
     if isinstance(body.get("name"), str):
         request.state.subject = body["name"]
     return body
-
-
-async def _raw_body(request: Request, most: int) -> bytes:
-    """The body within its size and time limits; one declared as longer is not read."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced[:20]) > most:
-        raise RequestTooLong
-    raw = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for chunk in request.stream():
-                raw += chunk
-                if len(raw) > most:
-                    raise RequestTooLong
-    except TimeoutError as error:
-        raise ArgumentError("The request took too long to arrive.") from error
-    return bytes(raw)

@@ -13,6 +13,8 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from partibus.http.headers import FRESH
+
 STALL_S_MAX: Final = 30.0
 
 
@@ -22,7 +24,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(None, 200, {"cache-control": "no-store", "x-accel-buffering": "no"})
+        super().__init__(None, 200, FRESH | {"x-accel-buffering": "no"})
         self._chunks = chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from partibus.http.headers import FRESH
 from partibus.listener.upgrade import WEBSOCKET_PATHS
 from partibus.ops.admin import admin_routes
 from partibus.ops.administration import Administration
@@ -49,7 +50,6 @@ WEBSOCKET_REFUSAL: Final = (
     " AMQPWSB10, for example TransportType.AmqpOverWebsocket.\n"
 )
 # An answer cached by a proxy would be wrong a minute later.
-_FRESH: Final = {"cache-control": "no-store"}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -90,7 +90,7 @@ def _health(probe: HealthProbe) -> _Endpoint:
         wrong = [*report.obstacles(), *report.defects()]
         status = "unhealthy" if wrong else "healthy"
         message = [*wrong, *report.notes(), "Service is healthy."][0]
-        return JSONResponse({"status": status, "message": message}, 503 if wrong else 200, _FRESH)
+        return JSONResponse({"status": status, "message": message}, 503 if wrong else 200, FRESH)
 
     return health
 
@@ -106,7 +106,7 @@ def _alive(probe: HealthProbe) -> _Endpoint:
         workers = await probe.alive()
         is_alive = probe.is_supervised()
         body = {"status": "alive" if is_alive else "not alive", "workers": _words(workers)}
-        headers = _FRESH | {"date": formatdate(usegmt=True)}
+        headers = FRESH | {"date": formatdate(usegmt=True)}
         return JSONResponse(body, 200 if is_alive else 503, headers)
 
     return alive
@@ -126,7 +126,7 @@ def _ready(probe: HealthProbe) -> _Endpoint:
             "workers": _words(report.workers),
             "stores": {str(number): asdict(store) for number, store in report.stores.items()},
         }
-        return JSONResponse(body, 503 if obstacles else 200, _FRESH)
+        return JSONResponse(body, 503 if obstacles else 200, FRESH)
 
     return ready
 

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from partibus import __version__
 from partibus.domain.errors import EntityNotFound
 from partibus.domain.observing_cost import OBSERVING
+from partibus.http.headers import FRESH
 from partibus.ops.admin_forms import answering
 from partibus.ops.administration import Administration
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
@@ -226,7 +227,7 @@ def metrics_route(node: Administration, access: str) -> Route:
             text = work()
         else:  # in a thread: with thousands of series the loop would be blocked
             text = await asyncio.to_thread(OBSERVING.around, work)
-        return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
+        return Response(text, 200, FRESH | {"content-type": FORMAT})
 
     return Route(PATH, endpoint, methods=["GET"])
 

@@ -5,7 +5,6 @@ other clients. A send for which there is no memory waits for a moment before any
 read, and is then refused with 503, so that it uses no memory.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, Self
 
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from partibus.domain.errors import BusError
 from partibus.gateway.memory_account import MemoryAccount, Share
 from partibus.gateway.memory_room import room_came
+from partibus.http.body import read_within
 from partibus.rest.error_mapping import BodyTooSlow, MemoryShort
 
 BODY_S_MAX: Final = 60.0
@@ -45,23 +45,16 @@ class Body:
         self, request: Request, bytes_max: int, refusal: Callable[[], BusError]
     ) -> bytes:
         """Read all of it; raises when it is larger than allowed."""
-        announced = request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > bytes_max:
-            raise refusal()
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(BODY_S_MAX):
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    if size > bytes_max:
-                        raise refusal()
-                    self._hold(size)
-                    chunks.append(chunk)
-        except TimeoutError as error:
-            raise BodyTooSlow from error
-        self._share.update(size, 0, 0)
-        return b"".join(chunks)
+        body = await read_within(
+            request,
+            bytes_max=bytes_max,
+            seconds_max=BODY_S_MAX,
+            too_long=refusal,
+            too_slow=BodyTooSlow,
+            hold=self._hold,
+        )
+        self._share.update(len(body), 0, 0)
+        return body
 
     def _hold(self, size: int) -> None:
         """Count received bytes; the body waits for its client, like a message in several frames."""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from partibus.domain import errors
 from partibus.domain.error_counts import note_error
 from partibus.domain.notices import refused
+from partibus.http.headers import refusal_headers
 
 RETRY_AFTER_S: Final = 2
 """As long as the vendor asks throttled clients to wait (THR-1)."""
@@ -59,12 +60,11 @@ def fault(error: errors.BusError) -> Response:
     """The answer to a request that failed."""
     note_error(error)
     status = status_of(error)
-    headers = {"cache-control": "no-store"}
+    headers = refusal_headers(error)
     if isinstance(error, errors.Unauthorized):
         refused("request refused", error)
-        headers["www-authenticate"] = "SharedAccessSignature"
     if status in (429, 503):
-        headers["retry-after"] = str(RETRY_AFTER_S)
+        headers = headers | {"retry-after": str(RETRY_AFTER_S)}
     text = f"<Error><Code>{status}</Code><Detail>{escape(error.description)}</Detail></Error>"
     # A refusal may quote a client's text, which may contain characters without a UTF-8 form.
     body = text.encode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""What every HTTP interface of the server does in the same way."""
