@@ -15,6 +15,7 @@ from pyspark_servicebus.pipelines.run.settings_table import (
     entity_globs,
     read_table,
     setting,
+    until_stopped,
 )
 
 if TYPE_CHECKING:
@@ -75,11 +76,7 @@ class AnalyticsSettings(Declaration):
     trigger_ms: int = _stream(
         "How often a stream polls.", "duration", default=TRIGGER_MS, flags=("--interval",)
     )
-    continuous: bool = _stream(
-        "Run until stopped; without it, the stream processes what is there and ends.",
-        "switch",
-        default=False,
-    )
+    continuous: bool = until_stopped(panel="Streams")
     run_time_ms: int | None = _stream(
         "Stop a continuous stream after this time.", "duration", default=None
     )

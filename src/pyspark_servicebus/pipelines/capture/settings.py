@@ -16,7 +16,12 @@ from pyspark_servicebus.pipelines.capture.template import (
 )
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    retry_time,
+    setting,
+    until_stopped,
+)
 
 FORMATS: Final = ("parquet", "delta")
 MEBIBYTE: Final = 1024 * 1024
@@ -68,9 +73,7 @@ class CaptureSettings(Declaration):
     empty_windows: bool = _windows(
         "Write a file without rows for a window without messages.", "switch", default=False
     )
-    continuous: bool = setting(
-        "Run until stopped; without it, process what is there and end.", "switch", default=False
-    )
+    continuous: bool = until_stopped()
     run_time_ms: int | None = setting(
         "Stop a continuous capture after this time.", "duration", default=None
     )
@@ -94,9 +97,7 @@ class CaptureSettings(Declaration):
     retention_size_bytes: int = _cursor(
         "How much uncaptured data the bus keeps for each fragment.", "size", default=RETENTION_BYTES
     )
-    retry_ms: int = setting(
-        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
-    )
+    retry_ms: int = retry_time(RETRY_MS)
     accept_loss: bool = _cursor(
         "Continue when the bus has discarded messages before they were captured; otherwise that "
         "is an error.",

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, entity_globs, setting
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    entity_globs,
+    retry_time,
+    setting,
+)
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.deadletters.rules import Rule
@@ -50,9 +55,7 @@ class DeadLetterSettings(Declaration):
         "duration",
         default=None,
     )
-    retry_ms: int = _rules(
-        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
-    )
+    retry_ms: int = retry_time(RETRY_MS, panel="Rules")
 
     def loaded_rules(self) -> "tuple[Rule, ...]":
         """The rules of the file; none without one."""

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, retry_time, setting
 from pyspark_servicebus.pipelines.run.state import default_state_dir
 
 PACES: Final = ("full", "original")
@@ -92,9 +92,7 @@ class ReplaySettings(Declaration):
     batch: int = _resuming(
         "Save the positions after this many messages.", "number", default=BATCH_MESSAGES, least=1
     )
-    retry_ms: int = setting(
-        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
-    )
+    retry_ms: int = retry_time(RETRY_MS)
 
     def __post_init__(self) -> None:
         since, until = self.since_ms, self.until_ms

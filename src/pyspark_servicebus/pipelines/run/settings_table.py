@@ -118,6 +118,18 @@ def entity_globs() -> Any:
     )
 
 
+def retry_time(default_ms: int, **typed: Any) -> Any:
+    """The setting of the pipelines that survive an outage of the bus."""
+    text = "How long to wait for a bus that is unreachable."
+    return setting(text, "duration", default=default_ms, **typed)
+
+
+def until_stopped(**typed: Any) -> Any:
+    """The setting of the pipelines that can run for ever."""
+    text = "Run until stopped; without it, process what is there and end."
+    return setting(text, "switch", default=False, **typed)
+
+
 def settings_of(kind: type[object]) -> Iterator[Setting]:
     """The settings of a dataclass, except the bus, in order."""
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
 from pyspark_servicebus.pipelines.run.sections import Sections
 from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, read_table, setting
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    read_table,
+    setting,
+    until_stopped,
+)
 from pyspark_servicebus.pipelines.run.state import NAME, default_state_dir
 from pyspark_servicebus.pipelines.transform.steps import (
     STEPS_ARE_TABLES,
@@ -126,9 +131,7 @@ class TransformSettings(Declaration):
         default=FAILURES_MAX,
         least=1,
     )
-    continuous: bool = _reading(
-        "Run until stopped; without it, process what is there and end.", "switch", default=False
-    )
+    continuous: bool = until_stopped(panel="Reading")
     interval_ms: int = _reading(
         "With continuous: the time between batches.", "duration", default=1000, least=100
     )
