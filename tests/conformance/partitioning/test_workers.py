@@ -33,6 +33,8 @@ pytestmark = pytest.mark.group("proton")
 WORKERS = 2
 KILLED = 1  # the worker that is killed in every test
 UNKNOWN = "com.microsoft:timeout"
+CRASHES_MAX = 4
+SERVES_AGAIN = f"worker {KILLED} serves again"
 
 _FOUR = {"enable_partitioning": "true", "partition_count": "4"}
 QUEUES = {
@@ -71,16 +73,18 @@ class Workers:
             lambda: all(self._availability(queue) == "Available" for _ in range(16)),
         )
 
-    def await_limited(self, queue: str) -> None:
-        """Return when the loss shows; a worker that is back too soon is killed again."""
+    def kill_until_limited(self, queue: str) -> None:
+        """Kill the worker, and return while the loss shows; it may be back after a quarter second.
 
-        def is_limited() -> bool:
-            availability = self._availability(queue)
-            if availability == "Available":
-                self.kill(KILLED)
-            return availability == "Limited"
-
-        until(f"{queue} to be limited", is_limited)
+        Six crashes within a minute end a server, so this looks without a pause, and kills again
+        only a worker that serves."""
+        for _ in range(CRASHES_MAX):
+            served = self._server.log_text().count(SERVES_AGAIN)
+            os.kill(self.pid(KILLED), signal.SIGKILL)
+            while self._server.log_text().count(SERVES_AGAIN) == served:
+                if self._availability(queue) == "Limited":
+                    return
+        raise AssertionError(f"no loss of a worker showed in the availability of {queue}")
 
     def _availability(self, queue: str) -> str | None:
         # The question may meet the worker that is dying.
@@ -206,7 +210,7 @@ def test_meanwhile_the_availability_is_limited_and_the_others_go_on(
     keys = [key_of_each(4)[partition] for partition in kept]
     with ExitStack() as stack:
         wires = [stack.enter_context(Wire(server)) for _ in range(12)]
-        workers.await_limited(queue)
+        workers.kill_until_limited(queue)
         alive = survivors(wires, lambda wire: wire.fill(queue, (keyed(k, k) for k in keys * 5)))
         assert alive, "half of the connections, more or less, are with the other worker"
         expected = 5 * len(keys) * len(alive)
