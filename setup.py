@@ -29,7 +29,8 @@ WHOLE: Final = ("amqp", "cluster", "fragment", "message")
 OTHERS: Final = {
     "client": "head_columns message_columns message_rows property_text",
     "domain": "histogram sequence",
-    "gateway": "connection memory_account meters reading_turns router",
+    "gateway": "connection meters reading_turns router",
+    "gateway.memory": "account",
     "gateway.jms": "browser consumer selecting subscriber",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
     "store": "checksum reading record",

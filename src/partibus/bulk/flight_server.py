@@ -35,8 +35,8 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.rights import Rights
-from partibus.gateway.memory_account import MemoryAccount
-from partibus.gateway.memory_room import held_until_stored
+from partibus.gateway.memory.account import MemoryAccount
+from partibus.gateway.memory.room import held_until_stored
 
 ANSWER_S_MAX: Final = 120.0
 """The loop answers in milliseconds; a store that hangs must not block a thread forever."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from partibus.bulk.answers import Messages
 from partibus.domain.errors import ServerBusy
-from partibus.gateway.memory_account import MemoryAccount, Share
+from partibus.gateway.memory.account import MemoryAccount, Share
 
 LOOK_S: Final = 0.02
 """How often a waiting stream checks for room."""

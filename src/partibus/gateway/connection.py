@@ -42,7 +42,7 @@ from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.relay import RelayLink
 from partibus.gateway.links.rights import unauthorized_links
 from partibus.gateway.links.session import SessionLink
-from partibus.gateway.memory_account import Share
+from partibus.gateway.memory.account import Share
 from partibus.gateway.operations.peek import PeekPosition
 from partibus.gateway.origin import Origin
 from partibus.gateway.reading_turns import Intake

@@ -25,10 +25,10 @@ from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.entity_orders import EntityOrders
 from partibus.gateway.fault_injection import ClientFaults
-from partibus.gateway.freeing import free_in_turns
 from partibus.gateway.links.entity_changes import follow
 from partibus.gateway.links.receivers import Receivers
-from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory.account import MemoryAccount
+from partibus.gateway.memory.freeing import free_in_turns
 from partibus.gateway.meters import Meters
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.reading_turns import ReadingTurns

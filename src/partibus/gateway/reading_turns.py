@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.scheduler import Scheduler
-from partibus.gateway.memory_account import Share
+from partibus.gateway.memory.account import Share
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

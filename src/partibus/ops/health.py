@@ -20,8 +20,8 @@ from starlette.routing import BaseRoute, Route
 
 from partibus.http.headers import FRESH
 from partibus.listener.upgrade import WEBSOCKET_PATHS
-from partibus.ops.admin import admin_routes
-from partibus.ops.administration import Administration
+from partibus.ops.admin.administration import Administration
+from partibus.ops.admin.routes import admin_routes
 from partibus.ops.health_report import HealthReport
 from partibus.ops.metrics import metrics_route
 from partibus.ops.metrics_access import LOOPBACK

@@ -23,8 +23,8 @@ from partibus import __version__
 from partibus.domain.errors import EntityNotFound
 from partibus.domain.observing_cost import OBSERVING
 from partibus.http.headers import FRESH
-from partibus.ops.admin_forms import answering
-from partibus.ops.administration import Administration
+from partibus.ops.admin.administration import Administration
+from partibus.ops.admin.forms import answering
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
 from partibus.ops.metrics_lines import histogram_lines, labelled, pairs_of
 

@@ -11,8 +11,8 @@ from typing import Final, Self
 from starlette.requests import Request
 
 from partibus.domain.errors import BusError
-from partibus.gateway.memory_account import MemoryAccount, Share
-from partibus.gateway.memory_room import room_came
+from partibus.gateway.memory.account import MemoryAccount, Share
+from partibus.gateway.memory.room import room_came
 from partibus.http.body import read_within
 from partibus.rest.error_mapping import BodyTooSlow, MemoryShort
 

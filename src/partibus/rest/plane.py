@@ -19,7 +19,7 @@ from partibus.domain.rights import Rights
 from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.gateway.fault_injection import throttled
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory.account import MemoryAccount
 from partibus.gateway.namespace import (
     Entity,
     require_receivable,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from partibus.gateway.memory_account import MEMORY_BYTES_DEFAULT
+from partibus.gateway.memory.account import MEMORY_BYTES_DEFAULT
 from partibus.server.config import ServeSettings
 
 CGROUP: Final = Path("/sys/fs/cgroup")

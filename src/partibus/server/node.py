@@ -34,7 +34,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.upkeep.recovering import no_progress
 from partibus.gateway.fault_injection import ClientFaults
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory.account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.clock_watch import ClockWatch

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from partibus.gateway.tracing import Tracing
-    from partibus.ops.administration import Administration
+    from partibus.ops.admin.administration import Administration
     from partibus.ops.health import HealthProbe
     from partibus.ops.health_report import HealthReport
     from partibus.server.telemetry.export import Telemetry

@@ -25,7 +25,7 @@ from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory.account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.tcp import AmqpProtocol

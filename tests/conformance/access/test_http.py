@@ -18,7 +18,7 @@ from conformance.access.http_operations import (
 )
 from conformance.access.stage import Stage, snapshot
 from conformance.rest.http_bus import HttpBus
-from partibus.ops.admin import admin_routes
+from partibus.ops.admin.routes import admin_routes
 from partibus.rest.routes import data_routes
 from support.json_admin import JsonAdmin
 from support.server import ServerProcess

@@ -9,7 +9,7 @@ from partibus.bulk import reading as reading_module
 from partibus.bulk.answers import Messages
 from partibus.bulk.reading import Reading, held_bytes
 from partibus.domain.errors import ServerBusy
-from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory.account import MemoryAccount
 
 MIB = 1 << 20
 

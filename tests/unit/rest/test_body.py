@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from partibus.domain.errors import MessageTooLarge
-from partibus.gateway.memory_account import MemoryAccount, Share
+from partibus.gateway.memory.account import MemoryAccount, Share
 from partibus.rest import body as body_module
 from partibus.rest.body import NO_ROOM, Body
 from partibus.rest.error_mapping import MemoryShort

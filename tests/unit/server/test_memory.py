@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from partibus.gateway.memory_account import MEMORY_BYTES_DEFAULT
+from partibus.gateway.memory.account import MEMORY_BYTES_DEFAULT
 from partibus.server import memory
 from partibus.server.config import ServeSettings
 from partibus.server.memory import memory_limit_bytes, usable_bytes

@@ -4,7 +4,7 @@ Owns the question `node`, which every node answers for itself, the merging of th
 tables of the cluster, and the changes that an operator may make, each with its preview. The tables
 are read at most once in `FRESH_S`, however many readers there are; while the database does not
 answer, what this node knows is shown, and marked as such. Must never move a lane itself: the nodes
-do. Made by the node of a cluster; asked by `ops.admin_cluster`, the live feed and the metrics.
+do. Made by the node of a cluster; asked by `ops.admin.cluster`, the live feed and the metrics.
 """
 
 import asyncio

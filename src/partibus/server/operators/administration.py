@@ -57,7 +57,7 @@ from partibus.server.testing.clock import FixedClockService
 from partibus.server.testing.namespaces import NoNamespaces
 
 if TYPE_CHECKING:
-    from partibus.ops.administration import Cluster
+    from partibus.ops.admin.administration import Cluster
 
 NO_ANSWER: Final = "down"
 """The state of a fragment whose worker does not answer."""

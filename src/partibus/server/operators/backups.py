@@ -5,7 +5,7 @@ removed; then all of them freeze, and while nothing becomes durable anywhere the
 then all continue. Each store then has what a power loss at that moment would have left, so
 forwarding, transactions and deletions between stores recover from a restore as from a crash. The
 client reads the files by requests that each extend the time limit; a reader that vanishes, or a
-disk that fills up, ends it. Called by the HTTP side (`ops.admin_backup`).
+disk that fills up, ends it. Called by the HTTP side (`ops.admin.backup`).
 """
 
 import asyncio

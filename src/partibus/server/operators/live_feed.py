@@ -2,7 +2,7 @@
 
 Owns the one loop that asks every worker, and the frame made of the answers. However many consoles
 are open, the workers are asked once a second; with none, not at all. A worker that does not answer
-in time is shown as such, with its stores. Called by `ops.admin_live`.
+in time is shown as such, with its stores. Called by `ops.admin.live`.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Owns the forms of these requests and the size of one answer. Everything is done over an internal
 connection with the user's own token, by the same code as the command line, so that nobody can do
-here what they could not do as a client. Called by `ops.admin_messages`.
+here what they could not do as a client. Called by `ops.admin.messages`.
 """
 
 import base64

@@ -2,7 +2,7 @@
 
 Owns the forms of these requests and their answers. Every change goes through the live
 namespace, so that it is durable and followed by every worker when it is answered. Called by
-the HTTP side (`ops.admin_namespace`) for those with the Manage right on the namespace.
+the HTTP side (`ops.admin.namespace`) for those with the Manage right on the namespace.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Owns the answers of this worker about its own fragments, and the answer of the whole server; a claim
 is released, and a cursor dropped, by the commands that their owners use too. Called by the HTTP
-side (`ops.admin_pipelines`) through the administration.
+side (`ops.admin.pipelines`) through the administration.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Owns the answer of this worker about the writers in its fragments, and the answer of the whole
 server; what a writer has staged is dropped by the command that the writer itself uses. Called by
-the HTTP side (`ops.admin_pipelines`) through the administration.
+the HTTP side (`ops.admin.pipelines`) through the administration.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """The clock of a test server, as its users see and advance it.
 
 Owns the form of these requests and their answers, and the refusal on a server that uses the
-machine's clock. `fake_time` advances the time. Called by the HTTP side (`ops.admin_testing`).
+machine's clock. `fake_time` advances the time. Called by the HTTP side (`ops.admin.testing`).
 """
 
 from collections.abc import Callable

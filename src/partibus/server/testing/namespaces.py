@@ -3,7 +3,7 @@
 Owns the list of them and the look-up by a key's name. Each is a separate node with its own catalog,
 stores in memory, clock and faults, so that parallel tests never interfere. Ports, certificate and
 memory account are the server's. Made only by the node of a server started with `--testing`; reached
-over HTTP by `ops.admin_testing` (docs/adr/0019-test-namespaces.md).
+over HTTP by `ops.admin.testing` (docs/adr/0019-test-namespaces.md).
 """
 
 import asyncio

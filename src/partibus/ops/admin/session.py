@@ -22,8 +22,8 @@ from starlette.routing import Route
 from partibus.domain import conditions
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, RequestError, Unauthorized
-from partibus.ops.admin_forms import answering, fresh_json, read_body
-from partibus.ops.administration import Administration
+from partibus.ops.admin.administration import Administration
+from partibus.ops.admin.forms import answering, fresh_json, read_body
 
 COOKIE: Final = "partibus-session"
 MARK: Final = "x-partibus-console"

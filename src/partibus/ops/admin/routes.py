@@ -7,20 +7,21 @@ Authorization. Mounted by the operations application; used by the command line.
     GET    /$partibus/entities                 all entities with their totals
     GET    /$partibus/entities/NAME            fragments, totals, availability, properties
     POST   /$partibus/entities/NAME/purge      {"subqueue", "before", "limit"}, all optional
-    POST, PATCH, DELETE, and /$partibus/policies: `ops.admin_namespace`
-    .../NAME/claims, cursors and stages, what pipelines hold of it: `ops.admin_pipelines`
+    POST, PATCH, DELETE, and /$partibus/policies: `ops.admin.namespace`
+    .../NAME/claims, cursors and stages, what pipelines hold of it: `ops.admin.pipelines`
     GET    /$partibus/bulk/NAME                where its fragments are read and written in bulk
     GET    /$partibus/stores                   all stores with state and sizes
     GET    /$partibus/signals                  all counters, as in /metrics
     GET    /$partibus/faults                   the active faults
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults, or with ?key= one of them
-    /$partibus/connections, who is connected: `ops.admin_connections`
-    /$partibus/events and /log, what happens: `ops.admin_events`
-    /$partibus/backups, the files of a backup: `ops.admin_backup`
-    /$partibus/session, the sign-in of the console: `ops.session`; /$partibus/live: `ops.admin_live`
-    /$partibus/cluster, its nodes and lanes: `ops.admin_cluster`
-    clock, reset and namespaces of a server for tests: `ops.admin_testing`
+    /$partibus/connections, who is connected: `ops.admin.connections`
+    /$partibus/events and /log, what happens: `ops.admin.events`
+    /$partibus/backups, the files of a backup: `ops.admin.backup`
+    /$partibus/session, the sign-in of the console: `ops.admin.session`
+    /$partibus/live, the live picture: `ops.admin.live`
+    /$partibus/cluster, its nodes and lanes: `ops.admin.cluster`
+    clock, reset and namespaces of a server for tests: `ops.admin.testing`
 """
 
 from typing import Final
@@ -33,11 +34,12 @@ from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.notices import note_change, refused
 from partibus.domain.quantities import moment_ms
-from partibus.ops.admin_backup import BACKUP_ROUTES, file_route
-from partibus.ops.admin_cluster import CLUSTER_ROUTES
-from partibus.ops.admin_connections import CONNECTION_ROUTES
-from partibus.ops.admin_events import LOG_ROUTES, events_route
-from partibus.ops.admin_forms import (
+from partibus.ops.admin.administration import Administration, Answer, Handler, Routes
+from partibus.ops.admin.backup import BACKUP_ROUTES, file_route
+from partibus.ops.admin.cluster import CLUSTER_ROUTES
+from partibus.ops.admin.connections import CONNECTION_ROUTES
+from partibus.ops.admin.events import LOG_ROUTES, events_route
+from partibus.ops.admin.forms import (
     ENTITY,
     Endpoint,
     answering,
@@ -45,14 +47,13 @@ from partibus.ops.admin_forms import (
     name_of,
     read_body,
 )
-from partibus.ops.admin_live import live_route
-from partibus.ops.admin_messages import message_routes
-from partibus.ops.admin_namespace import NAMESPACE_ROUTES
-from partibus.ops.admin_pipelines import PIPELINE_ROUTES
-from partibus.ops.admin_testing import TESTING_ROUTES
-from partibus.ops.administration import Administration, Answer, Handler, Routes
-from partibus.ops.openapi import openapi_route
-from partibus.ops.session import presented_token, refuse_changes, session_routes
+from partibus.ops.admin.live import live_route
+from partibus.ops.admin.messages import message_routes
+from partibus.ops.admin.namespace import NAMESPACE_ROUTES
+from partibus.ops.admin.openapi import openapi_route
+from partibus.ops.admin.pipelines import PIPELINE_ROUTES
+from partibus.ops.admin.session import presented_token, refuse_changes, session_routes
+from partibus.ops.admin.testing import TESTING_ROUTES
 
 
 def admin_routes(node: Administration) -> list[Route]:

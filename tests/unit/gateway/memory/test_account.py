@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.gateway.memory_account import (
+from partibus.gateway.memory.account import (
     FAIR_BYTES,
     REST_BYTES,
     UNFINISHED_BYTES_MAX,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import Unauthorized
-from partibus.ops import event_stream
-from partibus.ops.admin_live import SharedText, _chunks
-from partibus.ops.event_stream import EventStream
+from partibus.ops.admin import event_stream
+from partibus.ops.admin.event_stream import EventStream
+from partibus.ops.admin.live import SharedText, _chunks
 
 
 class Node:

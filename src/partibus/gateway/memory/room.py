@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from partibus.domain.errors import ServerBusy
-from partibus.gateway.memory_account import MemoryAccount, Share
+from partibus.gateway.memory.account import MemoryAccount, Share
 
 BULK_S_MAX: Final = 60.0
 """How long a bulk batch waits for memory; its client sends nothing else in the meantime."""

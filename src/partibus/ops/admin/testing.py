@@ -18,8 +18,8 @@ from typing import Final
 from starlette.requests import Request
 
 from partibus.domain.errors import InvalidOperation
-from partibus.ops.admin_forms import name_of, read_body
-from partibus.ops.administration import Administration, Answer, Routes
+from partibus.ops.admin.administration import Administration, Answer, Routes
+from partibus.ops.admin.forms import name_of, read_body
 
 
 async def _show_clock(node: Administration, request: Request) -> Answer:

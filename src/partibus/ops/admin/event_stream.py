@@ -2,8 +2,8 @@
 
 Owns the form of such an answer and its end: when the source ends, when the reader leaves, and when
 it reads nothing for STALL_S_MAX. It runs in the task of its request, where the cost of observers is
-counted, and must never hold back more than one chunk. Used by `ops.admin_events` and
-`ops.admin_live`.
+counted, and must never hold back more than one chunk. Used by `ops.admin.events` and
+`ops.admin.live`.
 """
 
 import asyncio

@@ -26,7 +26,8 @@ from starlette.routing import Route
 
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError
-from partibus.ops.admin_forms import (
+from partibus.ops.admin.administration import Administration, Answer
+from partibus.ops.admin.forms import (
     ENTITY,
     Endpoint,
     answering,
@@ -34,8 +35,7 @@ from partibus.ops.admin_forms import (
     name_of,
     read_body,
 )
-from partibus.ops.administration import Administration, Answer
-from partibus.ops.session import presented_token, refuse_changes
+from partibus.ops.admin.session import presented_token, refuse_changes
 
 Work = Callable[[Administration, Request, str | None], Awaitable[Answer]]
 MESSAGE_BYTES_MAX: Final = 1 << 20

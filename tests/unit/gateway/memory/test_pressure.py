@@ -7,7 +7,7 @@ from partibus.domain import conditions
 from partibus.domain.entity import QueueSpec
 from partibus.gateway.gateway import PEAK_BYTES_MIN
 from partibus.gateway.links.inbound import CREDIT
-from partibus.gateway.memory_account import FAIR_BYTES, WINDOW_MIN, Share
+from partibus.gateway.memory.account import FAIR_BYTES, WINDOW_MIN, Share
 from partibus.gateway.reading_turns import LARGE_READ_BYTES
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway.messages import plain

@@ -24,8 +24,8 @@ from starlette.types import Receive, Scope, Send
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, StoreUnavailable
 from partibus.http.headers import FRESH
-from partibus.ops.admin_forms import answering, id_of
-from partibus.ops.administration import Administration, Backups, Routes
+from partibus.ops.admin.administration import Administration, Backups, Routes
+from partibus.ops.admin.forms import answering, id_of
 
 CHUNK_BYTES: Final = 1 << 20
 STALL_S_MAX: Final = 60.0

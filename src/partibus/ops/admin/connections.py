@@ -15,8 +15,8 @@ from typing import Final
 from starlette.requests import Request
 
 from partibus.domain.errors import ArgumentError
-from partibus.ops.admin_forms import id_of
-from partibus.ops.administration import Administration, Answer, Routes
+from partibus.ops.admin.administration import Administration, Answer, Routes
+from partibus.ops.admin.forms import id_of
 
 PAGE_DEFAULT: Final = 100
 

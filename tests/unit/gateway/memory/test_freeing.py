@@ -1,6 +1,6 @@
 """Memory that is freed bit by bit."""
 
-from partibus.gateway.freeing import FREED_PER_TURN_BYTES, free_in_turns
+from partibus.gateway.memory.freeing import FREED_PER_TURN_BYTES, free_in_turns
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
 

@@ -17,8 +17,8 @@ from typing import Final
 from starlette.requests import Request
 
 from partibus.domain.errors import ArgumentError
-from partibus.ops.admin_forms import ENTITY, name_of, read_body
-from partibus.ops.administration import Administration, Answer, Routes
+from partibus.ops.admin.administration import Administration, Answer, Routes
+from partibus.ops.admin.forms import ENTITY, name_of, read_body
 
 
 async def _release(node: Administration, request: Request) -> Answer:

@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError
-from partibus.ops.admin_forms import answering, read_body
-from partibus.ops.administration import Administration, Answer, Routes
-from partibus.ops.event_stream import EventStream
-from partibus.ops.session import presented_token
+from partibus.ops.admin.administration import Administration, Answer, Routes
+from partibus.ops.admin.event_stream import EventStream
+from partibus.ops.admin.forms import answering, read_body
+from partibus.ops.admin.session import presented_token
 
 QUIET_MAX: Final = 20
 """Rounds without an event after which a comment is sent, so that proxies keep the stream."""

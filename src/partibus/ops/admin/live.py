@@ -18,10 +18,10 @@ from starlette.routing import Route
 
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import BusError
-from partibus.ops.admin_forms import answering
-from partibus.ops.administration import Administration, Answer
-from partibus.ops.event_stream import EventStream
-from partibus.ops.session import presented_token
+from partibus.ops.admin.administration import Administration, Answer
+from partibus.ops.admin.event_stream import EventStream
+from partibus.ops.admin.forms import answering
+from partibus.ops.admin.session import presented_token
 
 
 def live_route(node: Administration) -> Route:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from partibus.domain.errors import ServerBusy
-from partibus.gateway import memory_room
-from partibus.gateway.memory_account import MemoryAccount, Share
-from partibus.gateway.memory_room import held_until_stored, room_came
+from partibus.gateway.memory import room as memory_room
+from partibus.gateway.memory.account import MemoryAccount, Share
+from partibus.gateway.memory.room import held_until_stored, room_came
 
 LIMIT = 1000
 

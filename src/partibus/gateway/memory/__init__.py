@@ -1,0 +1,1 @@
+"""The memory that the process uses for its clients: its account, waiting for room, and freeing."""

@@ -1,0 +1,1 @@
+"""The administration over HTTP: JSON under `/$partibus`, for the console, the CLI and scripts."""
