@@ -26,7 +26,7 @@ from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.server.scheduler import LoopScheduler
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 
 SPEC: Final = FragmentSpec(lock_duration_ms=30_000, max_delivery_count=10, path="queue")
 BATCH: Final = 50

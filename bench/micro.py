@@ -33,7 +33,7 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.message.envelope import to_delivery, to_stored
 from partibus.ops.compiled import is_compiled
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 
 BATCH: Final = 100

@@ -22,10 +22,10 @@ from typing import Final
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.log import Upkeep
 from partibus.server.lifecycle import SWITCH_INTERVAL_S
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.segment import SEGMENT_BYTES
 from partibus.store.interface import Done
-from partibus.store.log import SegmentStore
 from partibus.store.record import Record
-from partibus.store.segment import SEGMENT_BYTES
 
 MIB: Final = 1 << 20
 BATCH: Final = 64

@@ -49,7 +49,7 @@ class Bug:
 BUGS = (
     Bug(
         "acknowledge before fsync",
-        "store/segment_writer.py",
+        "store/files/segment_writer.py",
         "        self._disk.sync(self._fd)\n        self._advance(group[-1].end)",
         "        self._advance(group[-1].end)",
     ),
@@ -129,13 +129,13 @@ BUGS = (
     ),
     Bug(
         "name a checkpoint before it is durable",
-        "store/checkpoint.py",
+        "store/files/checkpoint.py",
         "            disk.sync(fd)\n",
         "",
     ),
     Bug(
         "begin a segment whose name is not durable",
-        "store/segment.py",
+        "store/files/segment.py",
         "        disk.sync(fd)\n        disk.sync_directory(directory)",
         "        disk.sync(fd)",
     ),
@@ -189,7 +189,7 @@ BUGS = (
     ),
     Bug(
         "rely on an entry that a failed sync dropped",
-        "store/recovery.py",
+        "store/files/recovery.py",
         "        _write_again(disk, fd, max(0, scan.known_durable - base), scan.end - base)\n",
         "",
     ),

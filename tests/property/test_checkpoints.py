@@ -25,9 +25,9 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
-from partibus.store.disk import OsDisk
-from partibus.store.log import SegmentStore
-from partibus.store.watermark import WATERMARK_NAME
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.watermark import WATERMARK_NAME
 from partibus.testing.fragment import FragmentBench
 
 PATIENCE_S = 30

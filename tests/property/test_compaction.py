@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.domain.errors import BusError
-from partibus.store.disk import OsDisk
-from partibus.store.log import SegmentStore
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.watermark import WATERMARK_BYTES
 from partibus.store.record import Record
-from partibus.store.watermark import WATERMARK_BYTES
 
 SEGMENT_BYTES = 4096
 PATIENCE_S = 30

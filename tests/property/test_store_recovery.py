@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.domain.errors import BusError, StoreCorrupt
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
-from partibus.store.log import SegmentStore
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.segment import segment_path
 from partibus.store.record import Record
-from partibus.store.segment import segment_path
 
 SEGMENT_BYTES = 4096
 NEVER_S = 1e6

@@ -32,9 +32,9 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.transactions.commands import SILENT, EnqueueNumbered, Transact
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
-from partibus.store.log import SegmentStore
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.fragment import Delivered, Inbox, Ports
 from partibus.testing.scheduler import ManualScheduler

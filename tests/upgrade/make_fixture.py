@@ -25,7 +25,7 @@ from support.server import ServerProcess  # noqa: E402
 from upgrade.contents import COMPACTED, Traffic, namespace, picture  # noqa: E402
 
 SMALL_SEGMENTS: Final = """
-import partibus.store.segment as segment
+import partibus.store.files.segment as segment
 segment.SEGMENT_BYTES = 128 << 10
 import partibus.fragment.upkeep.log as upkeep
 upkeep.CHECKPOINT_BYTES_MIN = upkeep.DEAD_BYTES_MIN = 128 << 10

@@ -67,8 +67,8 @@ from partibus.server.nodes import settings as clustering
 from partibus.server.setting_values import MERGED, READERS, read_setting
 from partibus.server.telemetry import environment as telemetry
 from partibus.server.testing import testing_mode as testing
+from partibus.store.files.room import FREE_MIN, FreeMin
 from partibus.store.postgres.address import is_database, lane_name
-from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
 # Tables of the file: the name of each setting there, and its own.

@@ -17,8 +17,8 @@ from partibus.domain.quantities import size_bytes
 from partibus.ops.logging import LOG_FORMATS, LOG_LEVELS
 from partibus.ops.metrics_access import ACCESS
 from partibus.server.nodes import settings as clustering
+from partibus.store.files.room import FreeMin
 from partibus.store.postgres.address import SCHEMES, is_database
-from partibus.store.room import FreeMin
 
 _PORT_MAX: Final = 65_535
 # More stores or workers than this are a typing error.

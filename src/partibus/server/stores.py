@@ -16,9 +16,9 @@ from partibus.domain.scheduler import Scheduler
 from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.store import fault_injection
-from partibus.store.disk import OsDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Notify, Store
-from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 from partibus.store.sealed import SealedStore
 

@@ -40,8 +40,8 @@ from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import Crashed, World
-from partibus.store.log import SegmentStore
-from partibus.store.room import FreeMin
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.room import FreeMin
 
 IDLE_TIMEOUT_MS = 60_000
 CLOSING_MS = 5_000

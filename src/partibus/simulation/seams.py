@@ -15,8 +15,9 @@ from partibus.client import connection as client_connection
 from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
-from partibus.store import log, pins, segment_writer, worker
+from partibus.store import worker
 from partibus.store.compaction import compactor
+from partibus.store.files import log, pins, segment_writer
 from partibus.store.lane import commit
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from partibus.domain.errors import BusError, InvalidOperation, StoreUnavailable
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
 from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.memory import MemoryStore
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.segment import write_all
 from partibus.store.record import crc32c
-from partibus.store.segment import write_all
 
 PAGES_MAGIC: Final = b"PARTIPGS"
 PAGES_VERSION: Final = 1

@@ -14,10 +14,10 @@ from typing import Final
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import call_back_read
-from partibus.store.disk import READ_NOWAIT, Disk
+from partibus.store.files.disk import READ_NOWAIT, Disk
+from partibus.store.files.segment import OpenSegments
 from partibus.store.interface import Notify, ReadDone, Ref
 from partibus.store.record import BODY_CRC_BYTES, LARGE_BODY_BYTES, crc32c
-from partibus.store.segment import OpenSegments
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 

@@ -20,6 +20,7 @@ import msgspec
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.files.private import write_private
 from partibus.sealing.seal import OVERHEAD_BYTES, Sealer, Unreadable
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import (
     Done,
     Increment,
@@ -30,7 +31,6 @@ from partibus.store.interface import (
     Ref,
     StoreState,
 )
-from partibus.store.log import SegmentStore
 from partibus.store.pages import PageSource
 from partibus.store.record import Record
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.segment import segment_name
+from partibus.store.files.segment import segment_name
 
 # The end of the segment that is still being written.
 OPEN_END: Final = 1 << 64

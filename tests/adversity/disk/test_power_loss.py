@@ -32,9 +32,9 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
-from partibus.store.disk import OsDisk
-from partibus.store.log import SegmentStore
-from partibus.store.room import FreeMin
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.room import FreeMin
 from partibus.testing.clock import ManualClock
 from partibus.testing.fragment import Delivered, Inbox, Ports
 from partibus.testing.scheduler import ManualScheduler

@@ -19,8 +19,8 @@ from adversity.disk.power_loss import (
     SyncNames,
     Write,
 )
-from partibus.store.disk import OsDisk
-from partibus.store.watermark import WATERMARK_NAME
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.watermark import WATERMARK_NAME
 
 
 class TracedDisk(OsDisk):

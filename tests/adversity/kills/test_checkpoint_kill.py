@@ -21,7 +21,7 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Consumer, Demand, Enqueue, SubQueueType, Outcome, Settle
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
 

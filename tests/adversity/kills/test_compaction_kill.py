@@ -18,7 +18,7 @@ WRITER = """
 import queue, random, sys
 from pathlib import Path
 from partibus.fragment.upkeep.log import Upkeep
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 import partibus.fragment.upkeep.log as upkeep_module
 

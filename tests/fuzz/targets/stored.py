@@ -24,12 +24,12 @@ from partibus.fragment.records import ENQUEUED, ENQUEUED_META, REMOVED, SCHEDULE
 from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.upkeep.recovering import rebuild
-from partibus.store.checking import StoreUnderCheck
-from partibus.store.checkpoint import CHECKPOINT_SUFFIX
+from partibus.store.files.checking import StoreUnderCheck
+from partibus.store.files.checkpoint import CHECKPOINT_SUFFIX
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.segment import SEGMENT_HEADER_BYTES, SEGMENT_SUFFIX
 from partibus.store.interface import Increment, Recovered, RecoveredRecord
-from partibus.store.log import SegmentStore
 from partibus.store.record import ENTRY_HEADER_BYTES, ENTRY_MAGIC, Record, crc32c, crc32c_extend
-from partibus.store.segment import SEGMENT_HEADER_BYTES, SEGMENT_SUFFIX
 from partibus.testing.fragment import FragmentBench
 
 SEGMENT_BYTES: Final = 4096

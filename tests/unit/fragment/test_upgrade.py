@@ -11,7 +11,7 @@ import pytest
 from partibus.fragment.message import Held
 from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.spec import FragmentSpec
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.testing.fragment import FragmentBench
 from support.archives import unpack
 

@@ -13,7 +13,7 @@ from partibus.server.config import (
     resolve_configuration,
 )
 from partibus.server.setting_values import READERS
-from partibus.store.room import FreeMin
+from partibus.store.files.room import FreeMin
 
 
 def write(folder: Path, text: str, name: str = "bus.toml") -> Path:

@@ -6,10 +6,10 @@ import pytest
 
 from partibus.server.config import ServeSettings
 from partibus.server.stores import StoreMaker
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import StoreState
-from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler

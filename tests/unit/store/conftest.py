@@ -12,9 +12,9 @@ import pytest
 
 from partibus.domain.errors import BusError
 from partibus.simulation.world import World
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Increment, Notify, Ref, Store
-from partibus.store.log import SegmentStore
 from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record
 from support.postgres import PostgresServer

@@ -15,10 +15,10 @@ from partibus.simulation.cluster.seams import store_stand_ins
 from partibus.simulation.seams import simulated, standing_in
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Recovered, Store, StoreState
-from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import ENTRY_HEADER_BYTES, Record
 
@@ -337,7 +337,7 @@ def test_a_watermark_that_can_not_be_synced_stops_nothing(
 
 
 def test_a_closed_loop_does_not_end_the_thread(stores: Any, pump: Any, tmp_path: Path) -> None:
-    from partibus.store.log import SegmentStore
+    from partibus.store.files.log import SegmentStore
 
     closed = threading.Event()
 

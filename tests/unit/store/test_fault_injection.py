@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import StoreUnavailable
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults
+from partibus.store.files.disk import OsDisk
 from partibus.store.interface import StoreState
 from partibus.store.memory import MemoryStore
 from partibus.store.record import Record

@@ -9,10 +9,10 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store import pages as pages_module
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Increment, Recovered
-from partibus.store.log import SegmentStore
 from partibus.store.pages import FILES_MAX, SPARE_BYTES, page_files, pages_path
 from partibus.store.record import Record
 

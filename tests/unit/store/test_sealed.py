@@ -10,8 +10,8 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.sealing.seal import Sealer
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Increment, Recovered
-from partibus.store.log import SegmentStore
 from partibus.store.pages import PageSource
 from partibus.store.record import Record
 from partibus.store.sealed import SealedStore, boundary_of

@@ -21,7 +21,7 @@ from partibus.fragment.queue.table import COLUMNS, MessageTable
 from partibus.fragment.snapshot import SECTIONS
 from partibus.fragment.state import State
 from partibus.server.copying.lane_reading import LaneReading
-from partibus.store.checking import BODIES_AT_ONCE
+from partibus.store.files.checking import BODIES_AT_ONCE
 from partibus.store.interface import Ref
 
 SHOWN_MAX: Final = 10

@@ -28,7 +28,7 @@ from partibus.server.data_directory.directory import (
 from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import catalog_rows_to_read, offline_settings
 from partibus.store.compaction.importing import DirectoryImport, LaneImport
-from partibus.store.lock import DirectoryLock
+from partibus.store.files.lock import DirectoryLock
 from partibus.store.postgres.address import is_database
 
 OWNER: Final = "a copy"

@@ -15,8 +15,8 @@ from partibus.fragment.upkeep.whole_snapshot import take_whole, whole_bodies
 from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.offline import RebuiltStore
-from partibus.store.checking import StoreUnderCheck
 from partibus.store.compaction.importing import Snapshot
+from partibus.store.files.checking import StoreUnderCheck
 from partibus.store.interface import Recovered, Ref
 from partibus.store.sealed import SealedPieces, sealed_pieces
 

@@ -21,9 +21,9 @@ from partibus.server.data_directory.belonging import Belonging, holds_store, ref
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import catalog_to_read, locked_directory
-from partibus.store.capture import is_copied, whole_file
-from partibus.store.lock import DirectoryLock
-from partibus.store.watermark import WATERMARK_NAME
+from partibus.store.files.capture import is_copied, whole_file
+from partibus.store.files.lock import DirectoryLock
+from partibus.store.files.watermark import WATERMARK_NAME
 
 
 class DirectorySource:

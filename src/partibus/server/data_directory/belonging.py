@@ -19,10 +19,10 @@ from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.seen import Seen, read_seen
 from partibus.server.live import in_turn
-from partibus.store.checkpoint import CHECKPOINT_SUFFIX
 from partibus.store.compaction.compacted_file import KEPT_SUFFIX
-from partibus.store.segment import SEGMENT_SUFFIX
-from partibus.store.watermark import WATERMARK_NAME
+from partibus.store.files.checkpoint import CHECKPOINT_SUFFIX
+from partibus.store.files.segment import SEGMENT_SUFFIX
+from partibus.store.files.watermark import WATERMARK_NAME
 
 _STORE_SUFFIXES: Final = (SEGMENT_SUFFIX, CHECKPOINT_SUFFIX, KEPT_SUFFIX, WATERMARK_NAME)
 UNKNOWN_SHOWN_MAX: Final = 5

@@ -19,7 +19,7 @@ from partibus.server.data_directory.belonging import Belonging, holds_store, ref
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.encryption import data_key_of
 from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, locked_directory
-from partibus.store.checking import StoreUnderCheck
+from partibus.store.files.checking import StoreUnderCheck
 from partibus.store.sealed import sealed_pieces
 
 

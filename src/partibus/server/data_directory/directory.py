@@ -14,7 +14,7 @@ from typing import Final
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import close_to_others, make_private_directory, refuse_link
 from partibus.server.config import ServeSettings
-from partibus.store.lock import DirectoryLock
+from partibus.store.files.lock import DirectoryLock
 
 CATALOG_NAME: Final = "catalog.db"
 COPY_NAME: Final = "catalog.copy"

@@ -23,8 +23,8 @@ from partibus.sealing.keys import DataKey
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME, lock_data_directory
 from partibus.server.data_directory.encryption import data_key_of
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Done
-from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 
 STORES_MAX = 1024

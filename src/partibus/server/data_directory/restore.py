@@ -24,7 +24,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.data_directory.check import PartReport, check_data
 from partibus.server.data_directory.directory import CATALOG_NAME, RESTORING_NAME
 from partibus.server.data_directory.offline import OpenStore, refuse_databases
-from partibus.store.lock import DirectoryLock
+from partibus.store.files.lock import DirectoryLock
 
 RESTORING: Final = b"A restore is under way here, or was interrupted.\n"
 

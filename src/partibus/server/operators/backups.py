@@ -35,8 +35,8 @@ from partibus.domain.scheduler import Scheduler, Timer
 from partibus.fragment.broker import Broker
 from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
-from partibus.store.capture import Capture
-from partibus.store.log import SegmentStore
+from partibus.store.files.capture import Capture
+from partibus.store.files.log import SegmentStore
 from partibus.store.sealed import SealedStore
 
 PIN: Final = "backup.pin"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.segment import write_all
 from partibus.store.record import BODY_CRC_BYTES, crc32c
-from partibus.store.segment import write_all
 from partibus.store.table import Extents, Segment
 
 KEPT_MAGIC: Final = b"PARTIKPT"

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from partibus.store.checkpoint import Checkpoint, write_checkpoint
 from partibus.store.compaction.compacted_file import CompactedFileWriter
-from partibus.store.disk import OsDisk
-from partibus.store.interface import Ref
-from partibus.store.lock import DirectoryLock
-from partibus.store.pages import PageIndex, PageSource
-from partibus.store.record import BODY_CRC_BYTES, crc32c
-from partibus.store.segment import (
+from partibus.store.files.checkpoint import Checkpoint, write_checkpoint
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.lock import DirectoryLock
+from partibus.store.files.segment import (
     SEGMENT_BYTES,
     SEGMENT_HEADER_BYTES,
     make_segment,
     reservation,
 )
-from partibus.store.watermark import Watermark
+from partibus.store.files.watermark import Watermark
+from partibus.store.interface import Ref
+from partibus.store.pages import PageIndex, PageSource
+from partibus.store.record import BODY_CRC_BYTES, crc32c
 
 STRETCH_BYTES: Final = SEGMENT_BYTES
 """Bodies of one compacted file or table, as compaction makes them."""

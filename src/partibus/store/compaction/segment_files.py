@@ -12,7 +12,8 @@ from typing import Final
 
 from partibus.store.compaction.compacted_file import CompactedFileWriter, read_index
 from partibus.store.compaction.survivors import Bodies, Source
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.segment import SEGMENT_HEADER_BYTES
 from partibus.store.reading import Readers
 from partibus.store.record import (
     BODY_CRC_BYTES,
@@ -21,7 +22,6 @@ from partibus.store.record import (
     unpack_header,
     unpack_rows,
 )
-from partibus.store.segment import SEGMENT_HEADER_BYTES
 
 # Between two pauses at most about this much is read, and at most that much skipped.
 SLICE_BYTES: Final = 1 << 20

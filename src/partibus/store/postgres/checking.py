@@ -3,7 +3,7 @@
 Owns the reading of bodies one after the other without a loop. The lane is taken over as by a
 server: its epoch is raised, so that a late writer changes nothing, and an empty entry marks that
 point. Nothing else is written. Called by `server.copying`; the same for a directory is
-`store.checking`.
+`store.files.checking`.
 """
 
 import contextlib

@@ -15,6 +15,7 @@ import psycopg
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.store.compaction.compactor import Compactor
 from partibus.store.fault_injection import LaneFaults
+from partibus.store.files.recovery import entry_records
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
 from partibus.store.lane.commit import PROBE_INTERVAL_S, CommitThread
 from partibus.store.lane.log import SLOW_COMMIT_S, LaneLog
@@ -28,7 +29,6 @@ from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.postgres.reading import DatabaseReaders
 from partibus.store.postgres.sharing import SharedAppends
 from partibus.store.record import ENTRY_HEADER_BYTES, crc32c, unpack_header
-from partibus.store.recovery import entry_records
 from partibus.store.table import SegmentTable
 
 SEGMENT_BYTES: Final = 32 << 20

@@ -19,7 +19,7 @@ from partibus.domain.errors import (
 )
 from partibus.server.config import ServeSettings
 from partibus.server.operators.backups import FREEZE, LEASE_MS, LOOK_MS, PIN, THAW, BackupService
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler

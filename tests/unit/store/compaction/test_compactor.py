@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.store.checking import StoreUnderCheck
 from partibus.store.compaction.compacted_file import kept_name, parse_kept_name
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
-from partibus.store.log import SegmentStore
+from partibus.store.files.checking import StoreUnderCheck
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 
 KIB = 1024

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.store.compaction.importing import DirectoryImport, LaneImport, Snapshot, stretches
+from partibus.store.files.log import SegmentStore
 from partibus.store.interface import Ref, Store
-from partibus.store.log import SegmentStore
 from partibus.store.postgres.importing import DatabaseImport, erase_lane, lanes_there
 from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import BODY_CRC_BYTES, Record

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
+from partibus.store.files.segment import SEGMENT_HEADER_BYTES, header_store_id, segment_path
+from partibus.store.files.watermark import WATERMARK_NAME, Watermark
 from partibus.store.interface import Recovered
-from partibus.store.log import SegmentStore
 from partibus.store.record import (
     ENTRY_HEADER_BYTES,
     Record,
@@ -23,8 +25,6 @@ from partibus.store.record import (
     encode_payload,
     pack_header,
 )
-from partibus.store.segment import SEGMENT_HEADER_BYTES, header_store_id, segment_path
-from partibus.store.watermark import WATERMARK_NAME, Watermark
 
 SEGMENT = 1 << 14
 NEVER_S = 1e6

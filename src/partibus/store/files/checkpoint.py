@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.segment import write_all
 from partibus.store.pages import Place
 from partibus.store.record import crc32c, crc32c_extend
-from partibus.store.segment import write_all
 
 CHECKPOINT_MAGIC: Final = b"PARTICKP"
 CHECKPOINT_VERSION: Final = 2

@@ -10,9 +10,9 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.segment import STORE_ID_BYTES, write_all
 from partibus.store.record import crc32c
-from partibus.store.segment import STORE_ID_BYTES, write_all
 
 WATERMARK_NAME: Final = "durable"
 WATERMARK_MAGIC: Final = b"PARTIDUR"

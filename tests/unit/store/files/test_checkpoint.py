@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
-from partibus.store import checkpoint as checkpoint_module
-from partibus.store.checkpoint import (
+from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files import checkpoint as checkpoint_module
+from partibus.store.files.checkpoint import (
     Checkpoint,
     checkpoint_path,
     read_checkpoint,
     write_checkpoint,
 )
-from partibus.store.disk import OsDisk
-from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import Record
 

@@ -8,7 +8,7 @@ parts of a store that delete files, which need not know of it.
 import threading
 from pathlib import Path
 
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
 
 
 class PinnedDisk:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from partibus.store.disk import OsDisk
-from partibus.store.watermark import WATERMARK_NAME, Watermark, read_watermark
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.watermark import WATERMARK_NAME, Watermark, read_watermark
 
 STORE_ID = bytes(range(16))
 

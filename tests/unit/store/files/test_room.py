@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.room import LOOK_BYTES, LOOK_INTERVAL_S, RESERVE_NAME, FreeMin, Room
 from partibus.store.interface import StoreState
 from partibus.store.record import Record
-from partibus.store.room import LOOK_BYTES, LOOK_INTERVAL_S, RESERVE_NAME, FreeMin, Room
 
 MIB = 1 << 20
 TOTAL = 1000 * MIB

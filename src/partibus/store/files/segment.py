@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
 from partibus.store.record import crc32c
 
 SEGMENT_MAGIC: Final = b"PARTIBUS"

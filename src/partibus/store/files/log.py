@@ -13,26 +13,26 @@ from pathlib import Path
 
 from partibus.domain.errors import StoreUnavailable
 from partibus.store.callbacks import report
-from partibus.store.capture import Capture
-from partibus.store.checkpoint import Checkpoint
 from partibus.store.compaction.compactor import Compactor
 from partibus.store.compaction.segment_files import SegmentFiles
-from partibus.store.disk import Disk, LockedDirectory, OsDisk
-from partibus.store.housekeeping import Housekeeper
+from partibus.store.files.capture import Capture
+from partibus.store.files.checkpoint import Checkpoint
+from partibus.store.files.disk import Disk, LockedDirectory, OsDisk
+from partibus.store.files.housekeeping import Housekeeper
+from partibus.store.files.inventory import prepare_log
+from partibus.store.files.pins import PinnedDisk
+from partibus.store.files.recovery import LogScan, settle_tail
+from partibus.store.files.room import FREE_MIN, RESERVE_NAME, FreeMin, Room
+from partibus.store.files.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_name
+from partibus.store.files.segment_writer import SegmentWriter
+from partibus.store.files.watermark import WATERMARK_BYTES, Watermark
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
-from partibus.store.inventory import prepare_log
 from partibus.store.lane.commit import PROBE_INTERVAL_S, CommitThread
 from partibus.store.lane.log import SLOW_COMMIT_S, LaneLog
 from partibus.store.pages import PageReader
-from partibus.store.pins import PinnedDisk
 from partibus.store.reading import Readers
 from partibus.store.record import ENTRY_PAYLOAD_BYTES_MAX, crc32c
-from partibus.store.recovery import LogScan, settle_tail
-from partibus.store.room import FREE_MIN, RESERVE_NAME, FreeMin, Room
-from partibus.store.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_name
-from partibus.store.segment_writer import SegmentWriter
 from partibus.store.table import SegmentTable
-from partibus.store.watermark import WATERMARK_BYTES, Watermark
 
 
 class SegmentStore(LaneLog):

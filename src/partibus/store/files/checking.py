@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
-from partibus.store.disk import OsDisk
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.inventory import take_inventory
+from partibus.store.files.lock import DirectoryLock
+from partibus.store.files.recovery import LogScan
 from partibus.store.interface import Recovered, Ref
-from partibus.store.inventory import take_inventory
-from partibus.store.lock import DirectoryLock
 from partibus.store.pages import PageReader
 from partibus.store.reading import BodyReader, plan_runs
-from partibus.store.recovery import LogScan
 from partibus.store.table import SegmentTable
 
 BODIES_AT_ONCE: Final = 256

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from partibus.files.private import FILE_MODE, close_to_others, make_private_directory
-from partibus.store.lock import DirectoryLock
+from partibus.store.files.lock import DirectoryLock
 
 # Read only what is already in memory; platforms without the flag read and may block.
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from partibus.store import segment
-from partibus.store.disk import Disk
+from partibus.store.files import segment
+from partibus.store.files.disk import Disk
+from partibus.store.files.room import Room, is_full
+from partibus.store.files.watermark import Watermark
 from partibus.store.interface import StoreTimings
 from partibus.store.lane.commit import PendingEntry
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
-from partibus.store.room import Room, is_full
-from partibus.store.watermark import Watermark
 
 # When nothing was appended for this long, the watermark is synced too: within this time, after a
 # power loss, damage to the last commits would look like a torn tail.

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.inventory import Inventory
+from partibus.store.files.segment import SEGMENT_HEADER_BYTES, reservation, segment_path, write_all
 from partibus.store.interface import RecoveredRecord
-from partibus.store.inventory import Inventory
 from partibus.store.record import (
     BODY_CRC_BYTES,
     ENTRY_HEADER_BYTES,
@@ -27,7 +28,6 @@ from partibus.store.record import (
     unpack_header,
     unpack_rows,
 )
-from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path, write_all
 
 # Large enough that the system call is negligible beside the checksums, small enough to stay in
 # the processor's cache while entries are decoded.

@@ -16,17 +16,17 @@ from typing import Final
 
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.store.callbacks import call_back
-from partibus.store.checkpoint import (
+from partibus.store.files.checkpoint import (
     Checkpoint,
     checkpoint_names,
     checkpoint_path,
     name_checkpoint,
     prepare_checkpoint,
 )
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
+from partibus.store.files.room import Room, is_full
 from partibus.store.interface import Done, Increment, Notify
 from partibus.store.pages import PageIndex
-from partibus.store.room import Room, is_full
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 

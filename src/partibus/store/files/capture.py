@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from partibus.store.compaction.compacted_file import KEPT_SUFFIX, parse_kept_name
-from partibus.store.lock import LOCK_NAME
-from partibus.store.room import RESERVE_NAME
-from partibus.store.segment import SEGMENT_SUFFIX, segment_base
-from partibus.store.watermark import WATERMARK_NAME, encode_watermark
+from partibus.store.files.lock import LOCK_NAME
+from partibus.store.files.room import RESERVE_NAME
+from partibus.store.files.segment import SEGMENT_SUFFIX, segment_base
+from partibus.store.files.watermark import WATERMARK_NAME, encode_watermark
 
 _LEFT_OUT: Final = frozenset({LOCK_NAME, RESERVE_NAME, WATERMARK_NAME})
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.capture import Capture
-from partibus.store.log import SegmentStore
+from partibus.store.files.capture import Capture
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 
 KIB = 1024

@@ -7,7 +7,7 @@ from typing import Any
 WRITER = """
 import queue, sys
 from pathlib import Path
-from partibus.store.log import SegmentStore
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 
 callbacks = queue.SimpleQueue()

@@ -15,9 +15,9 @@ from partibus.domain.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from partibus.store import log as log_module
-from partibus.store.disk import OsDisk
-from partibus.store.log import SegmentStore
+from partibus.store.files import log as log_module
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.log import SegmentStore
 from partibus.store.record import Record
 
 KIB = 1024

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.disk import OsDisk
-from partibus.store.segment import (
+from partibus.store.files.disk import OsDisk
+from partibus.store.files.segment import (
     SEGMENT_HEADER_BYTES,
     WRITE_PARTS_MAX,
     OpenSegments,
@@ -92,7 +92,7 @@ def test_a_damaged_header_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
-    from partibus.store import segment
+    from partibus.store.files import segment
 
     original = segment.SEGMENT_VERSION
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from partibus.store.disk import Disk
+from partibus.store.files.disk import Disk
 
 RESERVE_NAME: Final = "reserve"
 RESERVE_BYTES_MAX: Final = 32 << 20

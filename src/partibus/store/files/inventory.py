@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store import segment
-from partibus.store.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
 from partibus.store.compaction.compacted_file import KEPT_SUFFIX, load_kept, parse_kept_name
-from partibus.store.disk import Disk
+from partibus.store.files import segment
+from partibus.store.files.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
+from partibus.store.files.disk import Disk
+from partibus.store.files.watermark import WATERMARK_NAME, WatermarkFound, read_watermark
 from partibus.store.table import Segment
-from partibus.store.watermark import WATERMARK_NAME, WatermarkFound, read_watermark
 
 _log: Final = logging.getLogger(__name__)
 

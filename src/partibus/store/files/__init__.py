@@ -1,0 +1,1 @@
+"""The embedded store: a log in segment files and the latest checkpoint, in a directory."""
