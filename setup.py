@@ -28,7 +28,8 @@ WHOLE: Final = ("amqp", "cluster", "fragment", "message")
 """Packages that are compiled, but for what INTERPRETED names."""
 OTHERS: Final = {
     "client": "head_columns message_columns message_rows property_text",
-    "domain": "histogram sequence",
+    "domain": "sequence",
+    "domain.observing": "histogram",
     "gateway": "connection meters reading_turns router",
     "gateway.memory": "account",
     "gateway.jms": "browser consumer selecting subscriber",

@@ -33,7 +33,7 @@ from partibus.domain.errors import (
     MessagesNotRead,
     Unauthorized,
 )
-from partibus.domain.notices import audited, refused
+from partibus.domain.observing.notices import audited, refused
 from partibus.http.body import read_within
 from partibus.http.headers import FRESH, refusal_headers
 

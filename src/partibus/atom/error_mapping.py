@@ -8,8 +8,8 @@ from typing import Final
 
 from partibus.atom.markup import DECLARATION, branch, leaf
 from partibus.domain import conditions
-from partibus.domain.error_counts import note_error
 from partibus.domain.errors import BusError, RequestError
+from partibus.domain.observing.error_counts import note_error
 
 IN_PROGRESS: Final = 40901
 """Another operation on the entity has not ended; clients try again (PRP-7)."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from partibus.domain.errors import BusError, NotImplementedHere
-from partibus.domain.observing_cost import OBSERVING
+from partibus.domain.observing.cost import OBSERVING
 
 Payload = dict[str, Any]
 """A JSON object."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from partibus.amqp.sasl import parse_plain
 from partibus.control.access.sas import key_name
 from partibus.domain.errors import InvalidOperation, Unauthorized
-from partibus.domain.notices import refused
+from partibus.domain.observing.notices import refused
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

@@ -7,9 +7,9 @@ connection keeps the grant.
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Int, Symbol
 from partibus.domain.address import parse_address
-from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
-from partibus.domain.notices import refused
+from partibus.domain.observing.error_counts import note_error
+from partibus.domain.observing.notices import refused
 from partibus.gateway.admission import enter_by_token
 from partibus.gateway.requests import Request, RequestLink
 

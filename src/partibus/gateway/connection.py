@@ -31,7 +31,7 @@ from partibus.amqp.events import (
 from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
-from partibus.domain.notices import refused
+from partibus.domain.observing.notices import refused
 from partibus.gateway.admission import put_plain
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.fault_injection import throttled

@@ -6,8 +6,8 @@ carries its tracking id (ERR-22).
 
 from partibus.amqp.delivery import rejected
 from partibus.amqp.errors import AmqpError
-from partibus.domain.error_counts import note_error
 from partibus.domain.errors import BusError
+from partibus.domain.observing.error_counts import note_error
 
 
 def amqp_error(error: BusError, host: str = "") -> AmqpError:

@@ -18,8 +18,8 @@ from partibus.control.catalog.record import Change, ChangeKind
 from partibus.control.live import LiveNamespace
 from partibus.domain import conditions
 from partibus.domain.clock import Clock
-from partibus.domain.event_log import EVENT_LOG
 from partibus.domain.limits import Profile
+from partibus.domain.observing.event_log import EVENT_LOG
 from partibus.domain.scheduler import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire

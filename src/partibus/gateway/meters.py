@@ -3,7 +3,7 @@
 Owns the histograms of one gateway. Links observe them once per batch; nothing here is per message.
 """
 
-from partibus.domain.histogram import Histogram
+from partibus.domain.observing.histogram import Histogram
 
 
 class Meters:

@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from partibus.domain.observing_cost import OBSERVING, is_observer
+from partibus.domain.observing.cost import OBSERVING, is_observer
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.upgrade import WEBSOCKET_PATHS, Answer, answer
 

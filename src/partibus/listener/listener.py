@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ServerBusy
-from partibus.domain.notices import refused
+from partibus.domain.observing.notices import refused
 from partibus.listener.accept import AcceptLoop
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.handshakes import Handshakes

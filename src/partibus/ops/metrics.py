@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from partibus import __version__
 from partibus.domain.errors import EntityNotFound
-from partibus.domain.observing_cost import OBSERVING
+from partibus.domain.observing.cost import OBSERVING
 from partibus.http.headers import FRESH
 from partibus.ops.admin.administration import Administration
 from partibus.ops.admin.forms import answering

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
-from partibus.domain.histogram import BOUNDS_S
+from partibus.domain.observing.histogram import BOUNDS_S
 
 LABELS_KEPT: Final = 4_096
 """Labels as text, of a thousand entities and of everything else that is counted."""

@@ -1,12 +1,12 @@
 """The cost of read-only requests of observers, counted where they arrive.
 
-Owns only the wrapper of the application: `domain.observing_cost` has the counter, and decides which
+Owns only the wrapper of the application: `domain.observing.cost` has the counter, and decides which
 requests these are. Wrapped around the server's application by the service.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from partibus.domain.observing_cost import is_observer, observing
+from partibus.domain.observing.cost import is_observer, observing
 
 
 class ObservedApplication:

@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 from starlette.responses import Response
 
 from partibus.domain import errors
-from partibus.domain.error_counts import note_error
-from partibus.domain.notices import refused
+from partibus.domain.observing.error_counts import note_error
+from partibus.domain.observing.notices import refused
 from partibus.http.headers import refusal_headers
 
 RETRY_AFTER_S: Final = 2

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from partibus.domain.errors import BusError, StoreCorrupt
-from partibus.domain.histogram import Histogram
+from partibus.domain.observing.histogram import Histogram
 from partibus.store.pages import PageSource
 from partibus.store.record import Record
 

@@ -14,7 +14,7 @@ from partibus.domain import errors
 from partibus.domain.address import Address, parse_address
 from partibus.domain.annotations import BATCH_SIZE_PROPERTY
 from partibus.domain.entity import EntityKind
-from partibus.domain.notices import refused
+from partibus.domain.observing.notices import refused
 from partibus.domain.rights import Rights
 from partibus.gateway import namespace
 from partibus.gateway.cbs import CbsNode

@@ -28,7 +28,7 @@ from partibus.domain.errors import (
     InvalidOperation,
     NotImplementedHere,
 )
-from partibus.domain.notices import note_change
+from partibus.domain.observing.notices import note_change
 from partibus.domain.property_value import PropertyValue
 from partibus.message.edits import on_wire
 from partibus.message.view import plain

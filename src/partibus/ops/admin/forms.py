@@ -11,8 +11,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.observing.error_counts import note_error
 from partibus.http.body import read_within
 from partibus.http.headers import FRESH, refusal_headers
 

@@ -32,7 +32,7 @@ from starlette.routing import Route
 
 from partibus.domain.address import ADMINISTRATION
 from partibus.domain.errors import ArgumentError, BusError
-from partibus.domain.notices import note_change, refused
+from partibus.domain.observing.notices import note_change, refused
 from partibus.domain.quantities import moment_ms
 from partibus.ops.admin.administration import Administration, Answer, Handler, Routes
 from partibus.ops.admin.backup import BACKUP_ROUTES, file_route

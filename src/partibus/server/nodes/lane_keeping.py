@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from partibus.control.ownership import Ownership
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.domain.event_log import EVENT_LOG
+from partibus.domain.observing.event_log import EVENT_LOG
 from partibus.fragment.broker import Broker
 from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.server.nodes.reach import Reach

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.errors import ServerBusy
-from partibus.domain.event_log import EVENT_LOG
+from partibus.domain.observing.event_log import EVENT_LOG
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.server.operators.changed_fragments import ChangedFragments

@@ -15,7 +15,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog.catalog import Catalog
 from partibus.control.catalog.record import EntityRecord
 from partibus.domain.errors import BusError
-from partibus.domain.observing_cost import observing
+from partibus.domain.observing.cost import observing
 from partibus.server.operators.inspection import SILENT_STORE, is_available
 from partibus.server.operators.live_sample import LIVE, SHOWN
 

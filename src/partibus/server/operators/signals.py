@@ -17,9 +17,9 @@ from typing import Any, Final
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog.catalog import Catalog
 from partibus.control.catalog.record import EntityRecord
-from partibus.domain.error_counts import error_counts
-from partibus.domain.histogram import Histogram
-from partibus.domain.observing_cost import OBSERVING
+from partibus.domain.observing.cost import OBSERVING
+from partibus.domain.observing.error_counts import error_counts
+from partibus.domain.observing.histogram import Histogram
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway

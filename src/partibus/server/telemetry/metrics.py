@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import export
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from partibus.domain.histogram import BOUNDS_S
+from partibus.domain.observing.histogram import BOUNDS_S
 from partibus.ops.metrics import COUNTER, HISTOGRAM, LABELS, Row, Series, families
 
 _CUMULATIVE: Final = export.AggregationTemporality.CUMULATIVE

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from partibus.domain.observing_cost import CostMeter, observing
+from partibus.domain.observing.cost import CostMeter, observing
 
 
 class Processor:

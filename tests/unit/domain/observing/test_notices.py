@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from partibus.domain import notices
 from partibus.domain.errors import BusError, Unauthorized
-from partibus.domain.notices import LINES_MAX, WINDOW_S, Limiter, audited, refused
+from partibus.domain.observing import notices
+from partibus.domain.observing.notices import LINES_MAX, WINDOW_S, Limiter, audited, refused
 
 
 @pytest.fixture

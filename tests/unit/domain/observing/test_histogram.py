@@ -1,6 +1,6 @@
 """Durations fall into the bucket of the first bound that holds them."""
 
-from partibus.domain.histogram import BOUNDS_S, Histogram
+from partibus.domain.observing.histogram import BOUNDS_S, Histogram
 
 
 def test_a_duration_is_counted_once() -> None:

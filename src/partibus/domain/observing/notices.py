@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from partibus.domain.errors import BusError
-from partibus.domain.event_log import EVENT_LOG
+from partibus.domain.observing.event_log import EVENT_LOG
 
 LINES_MAX: Final = 20
 """Per kind of refusal within WINDOW_S; the rest is counted."""

@@ -1,6 +1,6 @@
 """The memory of what happened is bounded, and says what it has lost."""
 
-from partibus.domain.event_log import EventLog
+from partibus.domain.observing.event_log import EventLog
 
 
 def numbers(event_log: EventLog, after: int, most: int = 100) -> tuple[list[int], int]:

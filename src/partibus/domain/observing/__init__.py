@@ -1,0 +1,1 @@
+"""What a process counts and reports about itself, from every part of it."""
