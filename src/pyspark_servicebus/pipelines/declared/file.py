@@ -145,12 +145,12 @@ class _Reader:
     def _check_keys(self, kind: PipelineKind | None) -> None:
         known = (*_TOP, *_SECTIONS, *(() if kind is None else (kind.name, *kind.sections())))
         foreign = {key for other in KINDS.values() for key in other.sections()}.difference(known)
-        for key in self._table:
-            if kind is not None and key in foreign:
-                text = f"a pipeline of the kind {kind.name} has its settings in [{kind.name}]."
+        for key in self._table.keys() - foreign - {*known}:
+            self.complain(f"{key}: {no_such_key(key, known)}", key)
+        if kind is not None:
+            text = f"a pipeline of the kind {kind.name} has its settings in [{kind.name}]."
+            for key in self._table.keys() & foreign:
                 self.complain(f"{key}: {text}", key)
-            elif key not in known:
-                self.complain(f"{key}: {no_such_key(key, known)}", key)
         for key, allowed in (("spark", _SPARK), ("metrics", _METRICS)):
             for name in self.section(key):
                 if name not in allowed:

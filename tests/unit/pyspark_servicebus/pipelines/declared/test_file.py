@@ -178,6 +178,10 @@ def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
         ("[source]\nqueue = ?", r"this is not valid TOML: .*line 2"),
         ("", "p.toml: source: it is missing"),
         ('kind = "captre"', r"1: kind: there is no pipeline 'captre'; did you mean capture\?"),
+        (
+            'kind = "captre"\n[source]\nqueue = "a"',
+            r"^\S+:1: kind: there is no pipeline 'captre';[^\n]*$",
+        ),
         ('[source]\ntopic = "a"\n[sink]\nqueue = "b"', "1: source: write queue, or topic and"),
         ('[source]\nqueue = "a"\n[sink]\n', "target: it is missing"),
         ('[source]\nqueue = "a"\n[sink]\nqueue = "b"\nparquet = "c"', "target: write one of"),
